@@ -28,8 +28,9 @@ class DatabaseRetries:
         self._since: float | None = None
 
     async def with_database(self, step: Callable[[], Awaitable[None]]) -> None:
-        """Repeat `step`, which must be safe to repeat, while it raises DatabaseAway. Raises OncelogError after the
-        timeout.
+        """Repeat `step`, which must be safe to repeat, while it raises DatabaseAway.
+
+        Raises OncelogError after the timeout.
         """
         pause_s, last_logged = PAUSE_MIN_S, ""
         while True:

@@ -257,8 +257,9 @@ class Election:
         self._is_active = True
 
     def _begin_again(self, view: LeaseView) -> None:
-        """Begin the term again if its journal could not be read. It may be readable by now, and the lease is still
-        held.
+        """Begin the term again if its journal could not be read.
+
+        It may be readable by now, and the lease is still held.
         """
         term = self._term
         if self._is_active or term is None or not term.done():

@@ -47,8 +47,9 @@ class Lease:
         return await self._run(lambda connection: _read(connection, lock=False)[0])
 
     async def take(self, seen: LeaseView) -> LeaseView | None:
-        """Take the lease from the holder that was `seen`, under the next controller epoch. None if another controller
-        was faster.
+        """Take the lease from the holder that was `seen`, under the next controller epoch.
+
+        None if another controller was faster.
         """
 
         def taken(connection: Connection) -> LeaseView | None:

@@ -203,8 +203,9 @@ def position_of(seen: pb.MetadataPosition) -> MetadataPosition:
 
 
 def config_kind(kind: int) -> str:
-    """Return the kind of configs by its name in `core.events`. An unknown kind becomes its number, which is refused
-    later.
+    """Return the kind of configs by its name in `core.events`.
+
+    An unknown kind becomes its number, which is refused later.
     """
     known = {number: name for name, number in pb.ConfigKind.items()}
     return known[kind].removeprefix("CONFIG_KIND_").lower() if kind in known else str(kind)

@@ -27,8 +27,9 @@ class MetadataCalls:
         *fields: P.args,
         **named: P.kwargs,
     ) -> AnswerT:
-        """Return the machine's answer to the event with these fields. Without an answer, return `refused(code,
-        reason)`.
+        """Return the machine's answer to the event with these fields.
+
+        Without an answer, return `refused(code, reason)`.
 
         An answer's class is its own `refused` if its first fields are code and reason.
         """

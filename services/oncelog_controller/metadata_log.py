@@ -35,8 +35,9 @@ It is short, because nothing is decided meanwhile, and a database that came back
 
 
 class MetadataLog:
-    """The metadata log. `begin` replays. `ask` decides an event, and returns its durable reply. `end` refuses waiting
-    events.
+    """The metadata log.
+
+    `begin` replays. `ask` decides an event, and returns its durable reply. `end` refuses waiting events.
 
     `machine` and `journal` are made anew for each replay, for a controller epoch (None: there is no lease). `on_end` is
     called with the task that replays after failures, when it ends.
@@ -77,8 +78,9 @@ class MetadataLog:
         return self._watchers.image
 
     async def begin(self, controller_epoch: int | None = None) -> None:
-        """Begin a term. Raises OncelogError when the journal cannot be read, or MetadataWentBack; then no term has
-        begun.
+        """Begin a term.
+
+        Raises OncelogError when the journal cannot be read, or MetadataWentBack; then no term has begun.
         """
         assert self._replayer is None, "a term begins after the last one's end"
         self._controller_epoch = controller_epoch

@@ -31,8 +31,9 @@ class MetadataJournal(Journal[MetadataRecord], Protocol):
 
 
 class MetadataWentBack(Exception):
-    """The database lacks what this controller has told others: an older copy was put back under it. The process must
-    end.
+    """The database lacks what this controller has told others: an older copy was put back under it.
+
+    The process must end.
     """
 
 
@@ -51,20 +52,23 @@ class LeaseView:
 
 
 class ControllerLease(Protocol):
-    """The lease, which says which controller is active. Every call raises OncelogError when the database does not
-    answer.
+    """The lease, which says which controller is active.
+
+    Every call raises OncelogError when the database does not answer.
     """
 
     async def read(self) -> LeaseView: ...
 
     async def take(self, seen: LeaseView) -> LeaseView | None:
-        """Take the lease from the holder that was `seen`, under the next controller epoch. None: another controller was
-        faster.
+        """Take the lease from the holder that was `seen`, under the next controller epoch.
+
+        None: another controller was faster.
         """
 
     async def renew(self, controller_epoch: int, raise_to: int | None = None) -> bool:
-        """Hold the lease for longer. False: another controller has it. `raise_to`: a higher controller epoch to hold it
-        under.
+        """Hold the lease for longer.
+
+        False: another controller has it. `raise_to`: a higher controller epoch to hold it under.
         """
 
     async def release(self, controller_epoch: int) -> None: ...

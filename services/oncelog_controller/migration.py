@@ -15,8 +15,9 @@ from oncelog.errors import OncelogError
 
 
 def migrate(connection: Connection, shown_url: str) -> None:
-    """Migrate to the newest schema, in the connection's transaction. Raises OncelogError for a schema that is newer
-    still.
+    """Migrate to the newest schema, in the connection's transaction.
+
+    Raises OncelogError for a schema that is newer still.
     """
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))

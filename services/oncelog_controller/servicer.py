@@ -431,8 +431,9 @@ def _topic_result(result: TopicResult) -> pb.TopicResult:
 
 
 def _random_uuid_base64() -> str:
-    """Return an id of 22 characters, as Kafka writes its cluster ids. One that begins like an option would trip command
-    lines.
+    """Return an id of 22 characters, as Kafka writes its cluster ids.
+
+    One that begins like an option would trip command lines.
     """
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

@@ -18,8 +18,9 @@ LOOK_MS_MAX = 1000
 """The longest pause between two looks at the sessions, in ms. A node that goes away ends it."""
 LOOK_AGAIN_S = 0.1
 STALL_MS = 1000
-"""A look that is late by more than this, in ms, shows that this process did not run. It could receive no heartbeat
-then.
+"""A look that is late by more than this, in ms, shows that this process did not run.
+
+It could receive no heartbeat then.
 """
 
 
@@ -100,8 +101,9 @@ class SessionWatch:
             self._group = None
 
     async def _look_for(self, node: Node) -> None:
-        """Try the port of a node while it is missing. If the port refuses, the process is gone, and its session ends at
-        once.
+        """Try the port of a node while it is missing.
+
+        If the port refuses, the process is gone, and its session ends at once.
         """
         while self._sessions.is_missing(node.node_id, node.node_epoch):
             if await refuses(node.rpc_address):
@@ -145,8 +147,9 @@ class SessionWatch:
 
 
 def _has_ended(node: Node) -> bool:
-    """True if the node has no session any more. A fenced node with a given id has yet to begin, and is removed at the
-    end.
+    """True if the node has no session any more.
+
+    A fenced node with a given id has yet to begin, and is removed at the end.
     """
     return node.fenced and not node.given
 

@@ -146,8 +146,9 @@ class SqlJournal(Generic[RecordT]):
         return self._controller_epoch in (None, state.controller_epoch)
 
     async def _page(self, after: int) -> list[tuple[int, str, str]]:
-        """Return the rows behind offset `after`, and note the next producer id. The writers' lock makes the two belong
-        together.
+        """Return the rows behind offset `after`, and note the next producer id.
+
+        The writers' lock makes the two belong together.
         """
         columns = metadata_journal.c
         query = (

@@ -20,8 +20,9 @@ from oncelog_controller.messages import delta_message, snapshot_message
 
 
 class Watchers:
-    """The streams of metadata. `reset` opens them, `take` adds a decision, `close` ends each of them until the next
-    `reset`.
+    """The streams of metadata.
+
+    `reset` opens them, `take` adds a decision, `close` ends each of them until the next `reset`.
     """
 
     def __init__(self, history_max: int) -> None:

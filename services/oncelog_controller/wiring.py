@@ -94,8 +94,9 @@ class ControllerRole:
         return self._standing().is_active
 
     async def start(self) -> None:
-        """Start the controller. Raises OncelogError when the database cannot be opened, migrated or read, even after
-        retries.
+        """Start the controller.
+
+        Raises OncelogError when the database cannot be opened, migrated or read, even after retries.
         """
         retries = DatabaseRetries(self._start_timeout_s)
         try:

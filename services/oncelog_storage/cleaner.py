@@ -53,8 +53,9 @@ _Chosen = Chosen[HostedPartition]
 
 @dataclass(slots=True)
 class CleanerMetrics:
-    """Counts of the cleaner, for metrics. `bytes_saved` is by how much cleaned segments are shorter than those they
-    replaced.
+    """Counts of the cleaner, for metrics.
+
+    `bytes_saved` is by how much cleaned segments are shorter than those they replaced.
     """
 
     cleanable_bytes: int = 0

@@ -90,8 +90,9 @@ def set_aside_tail(segment: Segment, position: int, *, is_readable: bool) -> Non
 
 
 def set_aside_segment(segment: Segment) -> None:
-    """Keep a segment's records as a file that no start reads. Its indexes can be derived, and are removed. Raises
-    OSError.
+    """Keep a segment's records as a file that no start reads.
+
+    Its indexes can be derived, and are removed. Raises OSError.
 
     The indexes go first: an index without its segment would say that a segment is missing.
     """

@@ -20,8 +20,9 @@ FOLDER_MODE: Final = 0o700
 
 
 class StorageFailed(OncelogError):
-    """A file could not be read or written, so the partition answers KAFKA_STORAGE_ERROR. The text is one line with the
-    way out.
+    """A file could not be read or written, so the partition answers KAFKA_STORAGE_ERROR.
+
+    The text is one line with the way out.
     """
 
 
@@ -109,8 +110,9 @@ class OpenFiles:
         self._open_files_max = open_files_max
         self._descriptors: OrderedDict[str, int] = OrderedDict()
         self._memory_only_in: int | None = None
-        """The thread that must not wait for the disk: the event loop's, within one step. Other threads read segments
-        too.
+        """The thread that must not wait for the disk: the event loop's, within one step.
+
+        Other threads read segments too.
         """
         self._piece: mmap.mmap | None = None
 
@@ -135,8 +137,9 @@ class OpenFiles:
 
     @contextmanager
     def memory_only(self) -> Iterator[None]:
-        """Make reads in this block raise NotInMemory instead of waiting for the disk. Nothing may be awaited in the
-        block.
+        """Make reads in this block raise NotInMemory instead of waiting for the disk.
+
+        Nothing may be awaited in the block.
         """
         before = self._memory_only_in
         self._memory_only_in = threading.get_ident() if _NO_WAIT else None
@@ -192,8 +195,9 @@ class OpenFiles:
         return found[0] if len(found) == 1 else b"".join(found)
 
     def read_end(self, path: str, bytes_max: int | None = None) -> tuple[bytes, int]:
-        """Return (the last bytes of a file that is not kept open, the size of the whole file). Raises OSError,
-        NotInMemory.
+        """Return (the last bytes of a file that is not kept open, the size of the whole file).
+
+        Raises OSError, NotInMemory.
         """
         with opened(path) as descriptor:
             size = os.fstat(descriptor).st_size
@@ -277,8 +281,9 @@ def sync_file(path: str) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make `path` and the folders that are missing above it, so that a power cut does not take them away. Raises
-    OSError.
+    """Make `path` and the folders that are missing above it, so that a power cut does not take them away.
+
+    Raises OSError.
     """
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     for folder in reversed(missing):

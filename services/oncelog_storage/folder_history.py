@@ -82,8 +82,9 @@ class FolderHistory:
         )
 
     def registered(self) -> None:
-        """Note that the incarnation given to `begin` has registered. It is written down already, so a full disk does no
-        harm.
+        """Note that the incarnation given to `begin` has registered.
+
+        It is written down already, so a full disk does no harm.
         """
         if self._history.incarnation_ids == (self._current,):
             return
@@ -127,8 +128,9 @@ class FolderHistory:
     # The file.
 
     def accept_loss(self) -> None:
-        """Write down that the folder holds all the data there is. The node's next registration says so. Raises
-        OncelogError.
+        """Write down that the folder holds all the data there is.
+
+        The node's next registration says so. Raises OncelogError.
         """
         directory = LogDirectory(self._folder)
         try:

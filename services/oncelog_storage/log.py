@@ -176,8 +176,9 @@ class PartitionLog(LogState):
             self.exchanged = frozenset()
 
     def note_checks(self) -> None:
-        """Write the checks as `write_checks` does. If that fails, the stored checks are older, and a start believes
-        less.
+        """Write the checks as `write_checks` does.
+
+        If that fails, the stored checks are older, and a start believes less.
         """
         try:
             self.write_checks()
@@ -228,8 +229,9 @@ class PartitionLog(LogState):
         write_atomically(self.directory / PARTITION_METADATA, content, sync=False)
 
     def make_folder_durable(self) -> None:
-        """Sync the partition's folder, so that a log without a record outlasts a power cut. Raises StorageFailed and
-        OSError.
+        """Sync the partition's folder, so that a log without a record outlasts a power cut.
+
+        Raises StorageFailed and OSError.
         """
         # A folder may be there without this file: a power cut can have taken it.
         if not (self.directory / PARTITION_METADATA).exists():

@@ -108,8 +108,9 @@ def finish(log: PartitionLog, checkpoint: Checkpoint) -> None:
 
 
 def discard(checkpoint: Checkpoint) -> None:
-    """Remove the checkpoint's snapshot, because the log was truncated meanwhile. A worker thread calls this. Raises
-    OSError.
+    """Remove the checkpoint's snapshot, because the log was truncated meanwhile.
+
+    A worker thread calls this. Raises OSError.
     """
     name = file_stem(checkpoint.offset) + SNAPSHOT_SUFFIX
     (checkpoint.directory / name).unlink(missing_ok=True)

@@ -67,8 +67,9 @@ DELETE_SUFFIX: Final = "-delete"
 STRAY_SUFFIX: Final = "-stray"
 _BOOT_ID: Final = "boot-id"
 _KEEPS_CHECKS: Final = "segments.checked"
-"""The property in meta.properties that is set once each partition has its `segments-checkpoint`. An older version
-removes it.
+"""The property in meta.properties that is set once each partition has its `segments-checkpoint`.
+
+An older version removes it.
 """
 
 
@@ -120,8 +121,9 @@ class LogDirectory:
         Before a start did that, an emptied log could keep the index of a segment that had no file yet.
         """
         self.keeps_checks = False
-        """True if no older version used the folder last. Then `segments-checkpoint` in each partition says what its
-        segments are.
+        """True if no older version used the folder last.
+
+        Then `segments-checkpoint` in each partition says what its segments are.
         """
         self.is_stopping = False
         self.recovery_points = CheckpointFile(
@@ -158,8 +160,9 @@ class LogDirectory:
         self._lock: int | None = None
 
     def open(self, cluster_id: str, node_id: int) -> None:
-        """Take the folder for this node. Raises OncelogError if it is in use, not writable, or another cluster's or
-        node's.
+        """Take the folder for this node.
+
+        Raises OncelogError if it is in use, not writable, or another cluster's or node's.
         """
         try:
             make_folder(self.path)
@@ -224,8 +227,9 @@ class LogDirectory:
             self._lock = None
 
     def mark_recovered(self) -> None:
-        """Note that a start has repaired what a power cut left. From now on only another power cut excuses damage.
-        Raises OSError.
+        """Note that a start has repaired what a power cut left.
+
+        From now on only another power cut excuses damage. Raises OSError.
         """
         current = files.machine_boot_id()
         if current and self._known_boot_id() != current:
@@ -311,8 +315,9 @@ class LogDirectory:
         return _topic_id_in(path)
 
     def forget(self, partition: Partition) -> list[tuple[Path, bytes]]:
-        """Forget all numbers of a partition. Return the checkpoint files that must be written before its folder is
-        removed.
+        """Forget all numbers of a partition.
+
+        Return the checkpoint files that must be written before its folder is removed.
 
         Otherwise a topic created again under this name could inherit the old offsets after a crash.
         """

@@ -427,8 +427,9 @@ class _Recovery:
         segment.truncate_to_size()
 
     def _start_over_at(self, offset: int) -> None:
-        """Empty the log and begin at `offset`. The log ends before its start: a power cut took records that were
-        deleted before.
+        """Empty the log and begin at `offset`.
+
+        The log ends before its start: a power cut took records that were deleted before.
         """
         log = self._log
         for segment in reversed(log.segments):

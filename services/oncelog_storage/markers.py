@@ -91,8 +91,9 @@ class MarkerHandler:
         return response
 
     def write_at_once(self, request: plain.WriteTxnMarkersRequest) -> list[bool]:
-        """Write those markers that need no wait. Return, for each marker, True if all its logs have it and it is
-        committed.
+        """Write those markers that need no wait.
+
+        Return, for each marker, True if all its logs have it and it is committed.
 
         For a marker with False, the caller must call `write`, which asks the coordinator and waits.
         """

@@ -39,8 +39,9 @@ def list_offset(leader: HostedPartition, timestamp: int, *, is_committed_only: b
 
 
 async def await_inherited(leader: HostedPartition) -> None:
-    """Wait a little until a new leader knows how far its predecessor had committed: mostly milliseconds. Raises
-    KafkaError.
+    """Wait a little until a new leader knows how far its predecessor had committed: mostly milliseconds.
+
+    Raises KafkaError.
     """
     end_offset = inherited_end(leader)
     if end_offset is not None:

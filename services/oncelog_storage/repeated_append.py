@@ -11,8 +11,9 @@ from oncelog_storage.log import PartitionLog
 
 
 def is_last_batch(log: PartitionLog, header: BatchHeader, base_offset: int) -> bool:
-    """True if the batch that expects to be written at `base_offset` is already the log's last one. `header` is its
-    header.
+    """True if the batch that expects to be written at `base_offset` is already the log's last one.
+
+    `header` is its header.
     """
     if base_offset + header.last_offset_delta + 1 != log.log_end_offset:
         return False

@@ -163,8 +163,9 @@ class ReplicaFetcher:
 
 
 def _log_failure(task: "asyncio.Task[None]") -> None:
-    """Log that the task failed, which is a defect. This node follows that leader no more until the process is
-    restarted.
+    """Log that the task failed, which is a defect.
+
+    This node follows that leader no more until the process is restarted.
     """
     if not task.cancelled() and task.exception() is not None:
         _log.critical("%s: stopped", task.get_name(), exc_info=task.exception())

@@ -141,8 +141,9 @@ class ReplicaManager:
                 write_checkpoints(directory.forget(partition))
 
     def _look_for_strays(self, image: MetadataImage) -> None:
-        """Take partitions offline whose folders were set aside by a start that did not know their topics. Raises
-        OSError.
+        """Take partitions offline whose folders were set aside by a start that did not know their topics.
+
+        Raises OSError.
         """
         names = {encode_topic_id(topic.topic_id): name for name, topic in image.topics.items()}
         for topic_id, number in self._log_directory.strays():
@@ -260,8 +261,9 @@ class ReplicaManager:
         await self.in_worker(lambda: write_checkpoints(writes, sync=sync))
 
     async def lower_recovery_point(self, leader: HostedPartition, offset: int) -> None:
-        """Lower the stored numbers of a partition before its records at `offset` and behind are dropped. Raises
-        OSError.
+        """Lower the stored numbers of a partition before its records at `offset` and behind are dropped.
+
+        Raises OSError.
 
         Afterwards no start expects these records, and the records in their place do not count as cleaned.
         """

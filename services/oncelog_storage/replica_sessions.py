@@ -140,8 +140,9 @@ class ReplicaSessions:
             self._proposals.propose(moved.hosted, moved.isr)
 
     async def _bring(self, session: _Session, misses: list[NotInMemory]) -> None:
-        """Bring the missing bytes into memory for the next answer. Meanwhile the follower waits, and does not count as
-        late.
+        """Bring the missing bytes into memory for the next answer.
+
+        Meanwhile the follower waits, and does not count as late.
         """
         session.is_waiting = True
         try:
@@ -154,8 +155,9 @@ class ReplicaSessions:
     def _answer(
         self, session: _Session, left_bytes: int, *, may_wait: bool = False
     ) -> tuple[pb.ReplicaFetchResponse, list[NotInMemory]]:
-        """Return an answer, and the reads that would have to wait for the disk. The partitions of those reads stay
-        dirty.
+        """Return an answer, and the reads that would have to wait for the disk.
+
+        The partitions of those reads stay dirty.
         """
         response, misses = pb.ReplicaFetchResponse(), list[NotInMemory]()
         now = asyncio.get_running_loop().time()

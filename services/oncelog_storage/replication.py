@@ -49,8 +49,9 @@ LATE_AFTER_TIMEOUT_MS: Final = 300_000
 
 
 def late_transaction_ms(settings: StorageSettings, image: MetadataImage) -> int:
-    """Return the silence in ms after which a transaction is late (KIP-664). No coordinator lets one be open for so
-    long.
+    """Return the silence in ms after which a transaction is late (KIP-664).
+
+    No coordinator lets one be open for so long.
     """
     if settings.late_transaction_ms is not None:
         return settings.late_transaction_ms

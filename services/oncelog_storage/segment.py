@@ -196,8 +196,9 @@ class Segment(SegmentState):
         return is_usable
 
     def read_first_timestamp(self) -> None:
-        """Read the first batch's timestamp from the file. The segment's age counts from it, whatever part of it is
-        scanned.
+        """Read the first batch's timestamp from the file.
+
+        The segment's age counts from it, whatever part of it is scanned.
         """
         head = self._pread(HEADER_BYTES, 0)
         if len(head) == HEADER_BYTES:
@@ -233,8 +234,9 @@ class Segment(SegmentState):
         return self._loaded().time.last()
 
     def _is_true(self, timestamp: int, offset: int) -> bool:
-        """True if an entry of the time index names the last offset of a batch, and its timestamp. Raises
-        CorruptSegment.
+        """True if an entry of the time index names the last offset of a batch, and its timestamp.
+
+        Raises CorruptSegment.
         """
         position, _ = self.position_of(offset)
         head = self._pread(HEADER_BYTES, position)

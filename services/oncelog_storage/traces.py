@@ -17,8 +17,9 @@ from oncelog_storage.core.record_links import LINKS_MAX
 
 _NS_PER_MS: Final = 1_000_000
 OPEN_MAX: Final = 10_000
-"""The traces of at most this many producers are remembered. Of more, the oldest is forgotten, and later requests go
-untraced.
+"""The traces of at most this many producers are remembered.
+
+Of more, the oldest is forgotten, and later requests go untraced.
 """
 
 

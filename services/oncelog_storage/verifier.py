@@ -42,8 +42,9 @@ class Verifier:
         """The lock of each transactional.id. It exists only while somebody wants it."""
 
     def turn(self, transactional_id: str) -> asyncio.Lock:
-        """Return the lock of a transactional.id. Its holder verifies and appends; later requests of this id wait for
-        it.
+        """Return the lock of a transactional.id.
+
+        Its holder verifies and appends; later requests of this id wait for it.
         """
         return self._turns.setdefault(transactional_id, asyncio.Lock())
 

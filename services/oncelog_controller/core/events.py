@@ -50,8 +50,9 @@ class RegisterNode:
 
 @dataclass(frozen=True, slots=True)
 class NodeHeartbeat:
-    """A node's heartbeat. It carries ids for the internal topics, which are used if this node is the last they wait
-    for.
+    """A node's heartbeat.
+
+    It carries ids for the internal topics, which are used if this node is the last they wait for.
     """
 
     request_id: int

@@ -30,8 +30,9 @@ SHOWN_PARTITIONS_MAX = 3
 
 
 def judged_folder(image: ClusterImage, event: RegisterNode) -> list[MetadataRecord]:
-    """Return the records that must precede the registration of this node. Raises KafkaError for a node that may not
-    register.
+    """Return the records that must precede the registration of this node.
+
+    Raises KafkaError for a node that may not register.
     """
     folder = event.folder
     if folder is None:

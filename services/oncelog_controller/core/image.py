@@ -57,8 +57,9 @@ NO_LEADER: Final = -1
 CLAIMS_MAX: Final = 200
 """At most this many claims of controllers are remembered. A folder that names an older claim is believed."""
 Claim = tuple[int, int, str]
-"""A controller's claim, (controller epoch, metadata offset, incarnation id). From this offset on, this controller
-wrote.
+"""A controller's claim, (controller epoch, metadata offset, incarnation id).
+
+From this offset on, this controller wrote.
 """
 
 
@@ -79,8 +80,9 @@ class Node:
 
     @property
     def keeps_session(self) -> bool:
-        """True for a node with an address. A node in the controller's own process has none, and ends with the
-        controller.
+        """True for a node with an address.
+
+        A node in the controller's own process has none, and ends with the controller.
         """
         return bool(self.rpc_address)
 

@@ -79,8 +79,9 @@ class Elections:
 
 
 def consequences(image: ClusterImage, topics: Iterable[str] | None = None) -> list[MetadataRecord]:
-    """Return the records that make leaders, ISRs and shards fit the nodes. If `topics` is given, only their partitions
-    count.
+    """Return the records that make leaders, ISRs and shards fit the nodes.
+
+    If `topics` is given, only their partitions count.
     """
     elections = Elections(image)
     names = image.topics if topics is None else topics

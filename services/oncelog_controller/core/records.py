@@ -82,8 +82,9 @@ class NodeUnfenced:
 
 @dataclass(frozen=True, slots=True)
 class NodeDrainChanged:
-    """The begin of a drain, or its end. A draining node should lead and own nothing: it stops, or an operator wants
-    that.
+    """The begin of a drain, or its end.
+
+    A draining node should lead and own nothing: it stops, or an operator wants that.
     """
 
     node_id: int

@@ -28,8 +28,9 @@ from oncelog_controller.core.records import MetadataRecord
 def altered_partitions(
     image: ClusterImage, event: AlterPartition
 ) -> tuple[list[PartitionResult], list[MetadataRecord]]:
-    """Judge ISR proposals. Return a result for each partition, and the records. Codes of results: 3, 42, 74, 75, 95,
-    107.
+    """Judge ISR proposals.
+
+    Return a result for each partition, and the records. Codes of results: 3, 42, 74, 75, 95, 107.
     """
     elections = Elections(image)
     staying, live = image.staying_with(STORAGE), image.live_with(STORAGE)

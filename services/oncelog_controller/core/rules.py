@@ -33,8 +33,9 @@ class InternalTopicRules:
     replication_factor: int = 0
     """The replication factor; 0: as many as there are storage nodes, up to three."""
     min_isr: int = 0
-    """`min.insync.replicas`; 0: two if there are three replicas. With two copies of each decision, no loss of one node
-    loses any.
+    """`min.insync.replicas`; 0: two if there are three replicas.
+
+    With two copies of each decision, no loss of one node loses any.
     """
     segment_bytes: int = 104_857_600
 

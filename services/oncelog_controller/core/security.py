@@ -139,8 +139,9 @@ class SecurityState:
                 return SecurityChange(sessions=self.sessions.apply(record))
 
     def to_state(self) -> dict[str, Any]:
-        """Return the state in values that JSON can hold. Empty parts are left out, so that an older version can read
-        it.
+        """Return the state in values that JSON can hold.
+
+        Empty parts are left out, so that an older version can read it.
         """
         parts = {
             "acls": tuple(_row(acl) for acl in self.acls),

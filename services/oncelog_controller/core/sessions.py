@@ -1,5 +1,6 @@
-"""The sessions of nodes: the last heartbeat of each, and the sessions that are over. They are never journalled (ADR
-0014).
+"""The sessions of nodes: the last heartbeat of each, and the sessions that are over.
+
+They are never journalled (ADR 0014).
 
 A heartbeat, unary or on a stream, gives its node a whole session timeout from then on. When the last stream of a
 process breaks, what is left of its session shrinks to the grace: a process that was killed does not come back within
@@ -37,8 +38,9 @@ class Sessions:
         self._sessions: dict[int, _Session] = {}
 
     def expect(self, nodes: Iterable[tuple[int, int]], now: Millis) -> None:
-        """Begin sessions of processes that the journal knows, as (node id, node epoch). None has sent a heartbeat to
-        this one.
+        """Begin sessions of processes that the journal knows, as (node id, node epoch).
+
+        None has sent a heartbeat to this one.
         """
         for node_id, node_epoch in nodes:
             self._sessions[node_id] = _Session(node_epoch, now + self._timeout_ms)
@@ -77,8 +79,9 @@ class Sessions:
         return session.broken or not session.has_heartbeat
 
     def gone(self, node_id: int, node_epoch: int, now: Millis) -> None:
-        """Note that nothing listens at the node's address any more. If the process is missing, its session ends at
-        once.
+        """Note that nothing listens at the node's address any more.
+
+        If the process is missing, its session ends at once.
         """
         if self.is_missing(node_id, node_epoch):
             self._break(self._sessions[node_id], now, 0)

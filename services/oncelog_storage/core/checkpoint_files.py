@@ -27,8 +27,9 @@ def encode_checkpoint(numbers: Mapping[Partition, int]) -> bytes:
 
 
 def decode_checkpoint(text: str) -> dict[Partition, int]:
-    """Return the number of each partition in a checkpoint file, which may lack the line of the checksum. Raises
-    ValueError.
+    """Return the number of each partition in a checkpoint file, which may lack the line of the checksum.
+
+    Raises ValueError.
     """
     lines = text.splitlines()
     # A number that was cut short is a number: only the end of its line says that it is whole.
@@ -95,7 +96,8 @@ def is_same_topic(stored_topic_id: str, topic_id: bytes) -> bool:
 
 
 def may_have_lost_power(known_boot_id: str, current_boot_id: str) -> bool:
-    """True if the machine was started again since the folder was last used, or if nobody can tell. "" is an unknown
-    boot id.
+    """True if the machine was started again since the folder was last used, or if nobody can tell.
+
+    "" is an unknown boot id.
     """
     return not current_boot_id or known_boot_id not in ("", current_boot_id)

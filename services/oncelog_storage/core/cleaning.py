@@ -58,8 +58,9 @@ class Transactions:
         self._aborted: dict[int, AbortedTransactionEntry] = {}
         self._with_data: set[int] = set()
         self.kept: list[AbortedTransactionEntry] = []
-        """Aborted transactions whose marker stays because the pass saw data of them. The new aborted index must hold
-        them.
+        """Aborted transactions whose marker stays because the pass saw data of them.
+
+        The new aborted index must hold them.
         """
 
     def is_aborted_data(self, fields: HeaderFields) -> bool:
@@ -203,8 +204,9 @@ class BatchCleaner:
 
 
 def _spliced(body: memoryview, keep: Sequence[bool]) -> bytes:
-    """Return the records that stay, byte for byte. Their deltas count from the batch's base offset and timestamp, which
-    do not change.
+    """Return the records that stay, byte for byte.
+
+    Their deltas count from the batch's base offset and timestamp, which do not change.
     """
     parts: list[memoryview] = []
     at = 0

@@ -75,8 +75,9 @@ Work = Generator[ReadSource | Keep | Worked, bytes, int]
 
 
 def batches_in(source: Source) -> Generator[ReadSource | _Batch, bytes, None]:
-    """Yield each batch of the source, between reads. The caller goes on after a batch with `send(b"")`. Raises
-    CorruptSource.
+    """Yield each batch of the source, between reads.
+
+    The caller goes on after a batch with `send(b"")`. Raises CorruptSource.
     """
     position, expected, chunk_bytes = 0, source.base_offset, CHUNK_BYTES
     while position < source.size_bytes:
@@ -104,8 +105,9 @@ def batches_in(source: Source) -> Generator[ReadSource | _Batch, bytes, None]:
 
 
 class CleaningWork:
-    """The walks of one cleaning pass. The caller runs `learn` first, then `rewrite` for each group of segments in
-    order.
+    """The walks of one cleaning pass.
+
+    The caller runs `learn` first, then `rewrite` for each group of segments in order.
     """
 
     def __init__(
@@ -135,8 +137,9 @@ class CleaningWork:
         return self._transactions.kept
 
     def learn(self) -> Work:
-        """Fill the offset map with the keys from the first dirty offset on. Return the offset up to which the map
-        reaches.
+        """Fill the offset map with the keys from the first dirty offset on.
+
+        Return the offset up to which the map reaches.
 
         Raises CorruptSource.
         """

@@ -176,8 +176,9 @@ def verdict(
     is_newest: bool,
     may_have_lost_power: bool,
 ) -> Verdict:
-    """Decide about a damaged log. `data` are the bytes from the damaged `position` on; `size_bytes` is the segment's
-    rest there.
+    """Decide about a damaged log.
+
+    `data` are the bytes from the damaged `position` on; `size_bytes` is the segment's rest there.
 
     A kill leaves one unfinished write in the newest segment; only a power cut leaves more.
     """

@@ -100,8 +100,9 @@ class Fetching(Generic[HostedT]):
         self._left_bytes = min(request.max_bytes or _ANY_BYTES, bytes_max)
         self.total_bytes = 0
         self.given: list[tuple[TopicCounts, int, int]] = []
-        """(counters, bytes, offsets) of each partition that was read. `count_given` adds them if this look is the
-        response.
+        """(counters, bytes, offsets) of each partition that was read.
+
+        `count_given` adds them if this look is the response.
         """
         self.is_final = False
         """True if a partition has an error, so that waiting is pointless."""

@@ -104,8 +104,9 @@ def cut_epochs(log: LogState, offset: int) -> None:
 
 
 class FollowedLog:
-    """A partition that is followed, in one leader epoch. `oncelog_storage.follower.FollowerReplica` also writes its
-    log.
+    """A partition that is followed, in one leader epoch.
+
+    `oncelog_storage.follower.FollowerReplica` also writes its log.
     """
 
     def __init__(self, hosted: Partition) -> None:
@@ -148,8 +149,9 @@ class FollowedLog:
         return step_of(self._partition.state, self._leadership.leader_epoch, part)
 
     def appended(self, part: PartitionAnswer) -> bool:
-        """Take over the leader's log start and high watermark, after the records were written. True if the log start
-        moved.
+        """Take over the leader's log start and high watermark, after the records were written.
+
+        True if the log start moved.
         """
         is_start_moved = take_log_start(self._partition.state, part.log_start_offset)
         self._partition.follow_high_watermark(part.high_watermark)
@@ -251,8 +253,9 @@ class FollowerSession(Generic[ReplicaT]):
         return self._failure_backoff_s
 
     def next_request(self, now_s: float) -> Ask[ReplicaT]:
-        """Return the next request. It names the partitions whose position changed since the last one; a new session
-        names all.
+        """Return the next request.
+
+        It names the partitions whose position changed since the last one; a new session names all.
         """
         self._session_epoch += 1
         is_new = self._session_epoch == 0

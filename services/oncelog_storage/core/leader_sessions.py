@@ -56,8 +56,9 @@ class Moved(NamedTuple, Generic[HostedT]):
 
 
 class ReadLater(OncelogError):
-    """The caller's answer to a `ReadRecords` whose records are not in memory. The partition stays dirty; others are
-    answered.
+    """The caller's answer to a `ReadRecords` whose records are not in memory.
+
+    The partition stays dirty; others are answered.
     """
 
 
@@ -201,8 +202,9 @@ class LeaderSessions(Generic[HostedT, SessionT]):
         is_first: bool,
         is_late: bool = False,
     ) -> Generator[Moved[HostedT] | ReadRecords[HostedT], bytes, int]:
-        """Add the answer of one partition, if it has news. Return the bytes of records that were added or will be read
-        later.
+        """Add the answer of one partition, if it has news.
+
+        Return the bytes of records that were added or will be read later.
         """
         answer = answers.add()
         size_bytes = 0

@@ -20,8 +20,9 @@ UNKNOWN_END: Final = -1
 
 
 class Liveness:
-    """The time when a follower last fetched, in monotonic seconds. Mostly a fetch session holds one for all its
-    partitions.
+    """The time when a follower last fetched, in monotonic seconds.
+
+    Mostly a fetch session holds one for all its partitions.
     """
 
     __slots__ = ("is_waiting", "last_seen")
@@ -29,8 +30,9 @@ class Liveness:
     def __init__(self, last_seen: float) -> None:
         self.last_seen = last_seen
         self.is_waiting = False
-        """True while a request of the follower waits at this node for news. Then it is alive, however old its request
-        is.
+        """True while a request of the follower waits at this node for news.
+
+        Then it is alive, however old its request is.
         """
 
 
@@ -126,8 +128,9 @@ class LeaderState:
     def image_moved(
         self, replicas: Iterable[int], isr: Iterable[int], partition_epoch: int, now: float
     ) -> None:
-        """Take over a change of the partition within this leader epoch. A proposal older than the change is settled by
-        it.
+        """Take over a change of the partition within this leader epoch.
+
+        A proposal older than the change is settled by it.
         """
         self.isr = tuple(isr)
         self.partition_epoch = partition_epoch
@@ -148,8 +151,9 @@ class LeaderState:
                 progress.behind_since = now
 
     def high_watermark(self, local_end_offset: int) -> int:
-        """Return the smallest log end of the maximal ISR. It is below every offset until each of its members has
-        fetched.
+        """Return the smallest log end of the maximal ISR.
+
+        It is below every offset until each of its members has fetched.
         """
         smallest = local_end_offset
         isr = self.isr if self.pending is None else {*self.isr, *self.pending.isr}

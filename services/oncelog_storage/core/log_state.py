@@ -46,8 +46,9 @@ class Room(Enum):
 
 
 class LogState:
-    """The part of a log that decisions read. `oncelog_storage.log.PartitionLog` extends it with segments that have
-    files.
+    """The part of a log that decisions read.
+
+    `oncelog_storage.log.PartitionLog` extends it with segments that have files.
     """
 
     def __init__(self, partition: Partition, topic_id: bytes, config: TopicConfig) -> None:
@@ -77,8 +78,9 @@ class LogState:
         self.exists_on_disk = False
         self.flushed_offset = 0
         self.names_made = 0
-        """The number of files and folders made by this process. A name that was never synced can be lost with its
-        content.
+        """The number of files and folders made by this process.
+
+        A name that was never synced can be lost with its content.
         """
         self.names_synced = 0
         self.unflushed_records = 0
@@ -98,8 +100,9 @@ class LogState:
         return Room.NEWEST
 
     def stamp(self, header: BatchHeader, leader_epoch: int) -> bytes:
-        """Return the first bytes of a batch: the offset, length and leader epoch it gets here. Its CRC covers none of
-        them.
+        """Return the first bytes of a batch: the offset, length and leader epoch it gets here.
+
+        Its CRC covers none of them.
         """
         return _STAMP.pack(self.log_end_offset, header.batch_length, leader_epoch)
 

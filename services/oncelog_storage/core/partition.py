@@ -100,8 +100,9 @@ class Partition:
         )
 
     def follow(self) -> None:
-        """Follow another leader. That leader writes the markers which would invalidate guards here, so guards are
-        dropped.
+        """Follow another leader.
+
+        That leader writes the markers which would invalidate guards here, so guards are dropped.
         """
         self.replicas = None
         self.verifications = Verifications()
@@ -165,8 +166,9 @@ class Partition:
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def require_topic(self, topic_id: bytes, error_code: ErrorCode) -> None:
-        """Check the topic id that a client meant; empty stands for any topic of this name. Raises KafkaError for
-        another topic.
+        """Check the topic id that a client meant; empty stands for any topic of this name.
+
+        Raises KafkaError for another topic.
         """
         if topic_id and topic_id != self.state.topic_id:
             raise KafkaError(

@@ -266,8 +266,9 @@ class ProducerStates:
         marker_offset: int,
         timestamp: int,
     ) -> CompletedTransaction | None:
-        """Take note of a marker that was written. Return the transaction that it ended; None if the producer had none
-        open here.
+        """Take note of a marker that was written.
+
+        Return the transaction that it ended; None if the producer had none open here.
         """
         entry = self._entries.get(producer_id)
         if entry is None:
@@ -311,8 +312,9 @@ class ProducerStates:
         return len(expired)
 
     def restore(self, entries: Iterable[ProducerEntry]) -> None:
-        """Replace all entries by those of a snapshot. A snapshot lacks producers that were forgotten before it was
-        taken.
+        """Replace all entries by those of a snapshot.
+
+        A snapshot lacks producers that were forgotten before it was taken.
         """
         self.has_forgotten = True
         self._entries = {entry.producer_id: entry for entry in entries}

@@ -280,8 +280,9 @@ class Producing(Generic[HostedT]):
         )
 
     def questions(self, now: int) -> list[Question[HostedT]]:
-        """Return the questions to the coordinator, about the partitions that need verification. The other batches go
-        on.
+        """Return the questions to the coordinator, about the partitions that need verification.
+
+        The other batches go on.
         """
         asked: dict[tuple[int, int], Question[HostedT]] = {}
         for batch in self.batches:

@@ -94,8 +94,9 @@ class Proposals(Generic[HostedT]):
         return found
 
     def _close(self, hosted: HostedT, proposal: Proposal) -> None:
-        """Note that a proposal need not be sent again. Another one may be open by now, if the image was faster than the
-        answer.
+        """Note that a proposal need not be sent again.
+
+        Another one may be open by now, if the image was faster than the answer.
         """
         if self._open.get(hosted) is proposal:
             del self._open[hosted]

@@ -94,8 +94,9 @@ def _fate_of_control(records: bytes) -> Fate:
 
 
 def _holds(records: bytes, header: BatchHeader, offset: int) -> bool:
-    """True if the batch still has the record at `offset`. A cleaned batch keeps its range of offsets, but not all
-    records.
+    """True if the batch still has the record at `offset`.
+
+    A cleaned batch keeps its range of offsets, but not all records.
     """
     if not header.base_offset <= offset <= header.last_offset:
         return False

@@ -56,8 +56,9 @@ def usable_snapshots(log: LogState, offsets: Sequence[int], first_base: int | No
 
 
 def replay_start(log: LogState, snapshot: int | None, first_base: int | None) -> int:
-    """Return the offset from which batches are replayed. `snapshot` is the loaded snapshot's offset; None: there is
-    none.
+    """Return the offset from which batches are replayed.
+
+    `snapshot` is the loaded snapshot's offset; None: there is none.
     """
     if snapshot is None:
         return log.log_start_offset if first_base is None else first_base
@@ -201,14 +202,16 @@ def lost_from(
 
 
 def is_old(checks: LogChecks, recovery_point: int | None) -> bool:
-    """True if the checks are older than the recovery point. Each checkpoint writes them before it moves the recovery
-    point.
+    """True if the checks are older than the recovery point.
+
+    Each checkpoint writes them before it moves the recovery point.
     """
     return checks.safe_end < (recovery_point or 0)
 
 
 def starts_over(log: LogState) -> bool:
-    """True if the log ends before its start: records were deleted that a power cut then took. It begins empty at its
-    start.
+    """True if the log ends before its start: records were deleted that a power cut then took.
+
+    It begins empty at its start.
     """
     return log.log_start_offset > log.log_end_offset

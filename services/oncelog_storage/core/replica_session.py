@@ -57,8 +57,9 @@ class FollowedPartition:
         self.current_leader_epoch = -1
         self.node_epoch = -1
         self.is_taken = False
-        """True if this position was compared with the leader's history. Nothing else is sent to the follower before
-        that.
+        """True if this position was compared with the leader's history.
+
+        Nothing else is sent to the follower before that.
         """
         self.diverging: Divergence | None = None
         self.is_told_to_truncate = False
@@ -178,8 +179,9 @@ class ReplicaSession(Liveness):
         self.wake()
 
     def go_on(self, session_id: int, session_epoch: int, now_s: float) -> ErrorCode:
-        """Take the session's next request. Return NONE, or the code for a session that a lost request or answer has
-        ended.
+        """Take the session's next request.
+
+        Return NONE, or the code for a session that a lost request or answer has ended.
         """
         if session_id != self.session_id:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND

@@ -158,8 +158,9 @@ def faults_of(
 def _wrong_content(
     segment: FoundSegment, check: SegmentCheck, *, is_safe: bool, may_grow: bool
 ) -> str:
-    """Return what is wrong with a segment's content; "" for nothing. If it is not `is_safe`, a power cut may have cut
-    its end.
+    """Return what is wrong with a segment's content; "" for nothing.
+
+    If it is not `is_safe`, a power cut may have cut its end.
     """
     if check.head_crc and segment.head_crc not in (0, check.head_crc):
         return "begins with another batch than was written there"

@@ -32,8 +32,9 @@ def decode_indexes(
     *,
     below: int | None = None,
 ) -> "SegmentIndexes":
-    """Read the indexes of a segment of `size_bytes` from their files' bytes. Entries from offset `below` on are
-    dropped.
+    """Read the indexes of a segment of `size_bytes` from their files' bytes.
+
+    Entries from offset `below` on are dropped.
 
     Raises CorruptIndex.
     """

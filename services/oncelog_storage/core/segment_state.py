@@ -70,8 +70,9 @@ class SegmentState(ABC):
 
     @property
     def changed_ms(self) -> int:
-        """The time of the last change, in ms. As in Kafka, a segment's age counts from it if its records have no
-        timestamps.
+        """The time of the last change, in ms.
+
+        As in Kafka, a segment's age counts from it if its records have no timestamps.
         """
         return max(self.created_ms, self.written_ms)
 
@@ -87,8 +88,9 @@ class SegmentState(ABC):
         max_timestamp: int,
         interval_bytes: int,
     ) -> None:
-        """Take a batch into the indexes. They get an entry whenever more than `interval_bytes` were written since the
-        last.
+        """Take a batch into the indexes.
+
+        They get an entry whenever more than `interval_bytes` were written since the last.
         """
         self.end_offset = last_offset + 1
         if max_timestamp > self._max_timestamp:
@@ -164,8 +166,9 @@ class SegmentState(ABC):
             self._indexes.written(parts)
 
     def unload(self) -> None:
-        """Release a sealed segment's indexes from memory; they are read again when needed. Indexes that no file has
-        stay.
+        """Release a sealed segment's indexes from memory; they are read again when needed.
+
+        Indexes that no file has stay.
         """
         if self.is_written:
             self._indexes = None
@@ -229,8 +232,9 @@ def must_roll(
 
 
 def _jitter_ms(segment: SegmentState, config: TopicConfig, partition: Partition) -> int:
-    """Return how many ms before segment.ms this segment closes. It follows from the names, so a restart changes
-    nothing.
+    """Return how many ms before segment.ms this segment closes.
+
+    It follows from the names, so a restart changes nothing.
     """
     longest = min(config.segment_jitter_ms, config.segment_ms)
     return crc32c(f"{partition}@{segment.base_offset}".encode()) % longest

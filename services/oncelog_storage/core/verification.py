@@ -118,8 +118,9 @@ class Verifications:
         return self._starts.get(producer_id)
 
     def learn_start(self, producer_id: int, transaction_start_ms: int, now: int) -> None:
-        """Note the start that the coordinator told when it was asked. A start that was verified here meanwhile is
-        newer.
+        """Note the start that the coordinator told when it was asked.
+
+        A start that was verified here meanwhile is newer.
         """
         self._starts.setdefault(producer_id, (transaction_start_ms, now))
 
