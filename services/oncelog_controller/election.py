@@ -126,7 +126,7 @@ class Election:
         self._is_active = False
         await self._end_term()
         with contextlib.suppress(OncelogError, TimeoutError):
-            # Without it, the lease expires by itself.
+            # Without the release, the lease expires by itself.
             async with asyncio.timeout(RELEASE_TIMEOUT_S):
                 await self._lease.release(controller_epoch)
 

@@ -141,8 +141,8 @@ class ControllerServicer(SecurityServicer):
                     yield pb.NodeHeartbeatResponse(status=fault)
                     return
                 node = request.node_id, request.node_epoch
-                # Before the answer: a process may end while its first heartbeat is being written down, and its
-                # successor would have to wait until that heartbeat's session is over.
+                # The session opens before the answer: a process may end while its first heartbeat is being written
+                # down, and its successor would have to wait until that heartbeat's session is over.
                 if opened is None and self._sessions.opened(*node):
                     opened = node
                 response = await self._heartbeat(request)

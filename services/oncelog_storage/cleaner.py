@@ -128,7 +128,7 @@ class Cleaner:
             return False
         except (CorruptSource, StorageFailed) as error:
             if leader.log.truncation_count != count:
-                # What the pass was reading was cut off under it.
+                # The log was truncated where the pass was reading.
                 return False
             self._give_up(leader, error)
         except OSError as error:
@@ -223,7 +223,7 @@ class Cleaner:
             Source(s.base_offset, f.end_offset, s.size_bytes, s.log_path, s.changed_ms)
             for s, f in zip(segments, sealed, strict=True)
         ]
-        # What is loaded grows at its end only; what is not has its file, which is for the thread to read.
+        # A loaded index grows at its end only. An index that is not loaded has its file, which the thread reads.
         aborted = [(s, list(s.aborted()) if s.is_loaded else None) for s in log.segments]
         producers = list(log.producers.entries())
         settings = PassSettings(

@@ -89,7 +89,7 @@ class FetchHandler:
         ):
             reading.count_given()
             return response
-        # What is too little is read again later, and must not be held until then.
+        # A response that is too small is read again later, and must not stay in memory until then.
         del response
         return await self._wait(request, reading, deadline, response_type)
 

@@ -77,7 +77,7 @@ class PartitionLog(LogState):
         """The records that the start cut off and set aside (`damage`)."""
         self.failure: str | None = None
         """The reason why the log can take no writes at the moment, mostly a full disk; None: it takes them."""
-        # What a failed write left behind this segment's end could not be cut off yet.
+        # The segment whose end a failed write passed, with bytes that could not be cut off yet.
         self._uncut: Segment | None = None
         self._places = ReadPlaces[Segment]()
 
@@ -130,7 +130,7 @@ class PartitionLog(LogState):
                 self._uncut.truncate_to_size()
                 self._uncut = None
             if not segment.size_bytes:
-                # In this order a kill leaves no batch in a segment that nothing is written down of.
+                # In this order a kill leaves no batch in a segment that `segments-checkpoint` does not have.
                 segment.begin(buffers)
                 self.write_checks()
             segment.write(buffers, size_bytes)

@@ -261,7 +261,7 @@ class _Recovery:
         log = self._log
         start = self._sound_start(self._load_snapshot())
         self._find_leader_epochs(start)
-        # What is replayed tells its epochs itself, and a checkpoint file may be older than a truncation.
+        # Replayed batches tell their epochs themselves, and a checkpoint file may be older than a truncation.
         log.leader_epochs.truncate_from(start)
         log.log_end_offset = log.log_start_offset
         first = log.segment_index(start)

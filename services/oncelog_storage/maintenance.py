@@ -206,7 +206,7 @@ class Maintenance:
             if not is_written:
                 is_complete = False
             elif not taken.is_true:
-                # It speaks of records that are gone, and the next start must not believe it.
+                # The checkpoint has records that are gone, and the next start must not believe it.
                 await self._in_worker(functools.partial(log_checkpoint.discard, checkpoint))
             else:
                 done.append(taken)

@@ -174,7 +174,7 @@ class ProduceHandler:
         else:
             self._append_all(work)
         if spans.recorder is not None:
-            # Behind the append, so that nothing waits for it but this answer.
+            # The links come behind the append, so that only this response waits for them.
             for item, known in self._first_batches(work.batches):
                 await self._link(item, known)
         if self._events is not None:
@@ -229,7 +229,7 @@ class ProduceHandler:
     ) -> None:
         client = (request.client_id, request.client_host)
         for item in items:
-            # One that was refused before its header was read has none.
+            # A batch that was refused before its header was read has none.
             header: BatchHeader | None = getattr(item, "header", None)
             if header is None or header.producer_id < 0:
                 continue

@@ -293,7 +293,7 @@ class ReplicaManager:
         starts = self._log_directory.log_start_offsets
         for leader in leaders:
             leader.notify_replicas()
-            # What is written down of a topic that was deleted would make the next one of its name look lost.
+            # A log start that is stored for a deleted topic would make the next topic of its name look lost.
             if leader.log.exists_on_disk and self.holds(leader):
                 starts[leader.partition] = leader.log.log_start_offset
         try:

@@ -114,7 +114,7 @@ class Segment(SegmentState):
         descriptor = self._files.get(self.log_path, create=True)
         write_fully(descriptor, buffers, size_bytes, self.size_bytes)
         if not self.size_bytes:
-            # From the first record on it tells that there is a segment, if somebody removes that.
+            # From the first record on the index shows that the segment is missing, if somebody removes it.
             touch(self.path(OFFSET_INDEX_SUFFIX))
         self.size_bytes += size_bytes
 
@@ -217,7 +217,7 @@ class Segment(SegmentState):
                 self._max_timestamp, self._max_timestamp_offset = last
                 self._knows_max_timestamp = True
             finally:
-                # Also when a part is not in memory, and this is done again.
+                # The indexes are unloaded even if a part is not in memory, for then all of this is done again.
                 if not was_loaded:
                     self.unload()
         return self._max_timestamp, self._max_timestamp_offset

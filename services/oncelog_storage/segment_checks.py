@@ -50,7 +50,7 @@ class ChecksFile:
                     os.replace(temporary, self._path)
                     self._written = taken.number
         finally:
-            # What did not take its name: there is a newer one, or the disk is full.
+            # The file is still there if it did not take its name: a newer one is there, or the disk is full.
             Path(temporary).unlink(missing_ok=True)
         if sync:
             sync_directory(self._path.parent)

@@ -26,7 +26,7 @@ _THREADS_MAX: Final = 4
 class SegmentReader:
     def __init__(self, files: OpenFiles) -> None:
         self._files = files
-        # Of its own: readers of a slow disk do not hold up the threads that check batches.
+        # The reader has threads of its own, so that a slow disk does not hold up the threads that check batches.
         self._threads = ThreadPoolExecutor(_THREADS_MAX, "segment read")
         self._is_closed = False
 

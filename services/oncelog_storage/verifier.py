@@ -36,8 +36,8 @@ class Verifier:
         self._settings = settings
         self._metadata = metadata
         self._directory = directory
-        # One verification at a time per transactional id, in the order of arrival: a producer's second request must not
-        # overtake its first. Kafka's manager instead answers the first with an error.
+        # One verification runs at a time per transactional.id, in the order of arrival: a producer's second request
+        # must not overtake its first. Kafka's manager instead answers the first with an error.
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """The lock of each transactional.id. It exists only while somebody wants it."""
 

@@ -64,7 +64,7 @@ def _altered(
             return _DONE, ApiToken(name, "", "", 0, 0)
         case UseToken(name, digest, time_ms):
             used = known.get(name)
-            # One that was revoked, or made again meanwhile, was not used.
+            # A token that was revoked, or made again meanwhile, was not used.
             if used is None or used.digest != digest or time_ms <= used.last_used_ms:
                 return _DONE, None
             return _DONE, used._replace(last_used_ms=time_ms)

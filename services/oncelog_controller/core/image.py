@@ -92,7 +92,7 @@ class Partition:
     leader: int  # or NO_LEADER
     leader_epoch: int
     partition_epoch: int
-    replicas: Replicas  # while a reassignment is under way, those it adds and those it removes too
+    replicas: Replicas  # during a reassignment also the added and removed ones
     isr: Replicas
     adding: Replicas = ()
     removing: Replicas = ()

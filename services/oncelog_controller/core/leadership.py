@@ -144,7 +144,7 @@ def _shards_assigned(image: ClusterImage) -> list[MetadataRecord]:
         if staying:
             moved = _dealt(owners, staying)
         else:
-            # One that drains keeps its shards as long as nobody else can take them.
+            # A coordinator that drains keeps its shards as long as nobody else can take them.
             moved = {
                 number: NO_COORDINATOR
                 for number, owner in owners.items()

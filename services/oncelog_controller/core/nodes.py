@@ -177,7 +177,7 @@ def plain_heartbeat(image: ClusterImage, event: NodeHeartbeat) -> HeartbeatAnswe
         reason = f"this controller has not heard of metadata offset {event.seen.metadata_offset}; register"
         return HeartbeatAnswer(ErrorCode.BROKER_ID_NOT_REGISTERED, reason)
     if node.fenced:
-        # One that is about to stop is not brought back to life for it.
+        # A node that is about to stop is not unfenced for its drain.
         return HeartbeatAnswer(fenced=True, drained=True) if event.want_drain else None
     if event.want_drain and not node.draining:
         return None
@@ -208,7 +208,7 @@ def sessions_ended(image: ClusterImage, event: SessionsEnded) -> Outcome:
         if node is None or node.node_epoch != node_epoch:
             continue
         if node.given:
-            # Also one that never began: it is fenced already, and holds an id.
+            # A given id is also taken from a node that never began: it is fenced already, and holds the id.
             ended.append(NodeRemoved(node_id))
         elif not node.fenced:
             ended.append(NodeFenced(node_id, node_epoch))

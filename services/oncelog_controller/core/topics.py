@@ -104,7 +104,7 @@ class _NewTopics:
         assignment = self._assignment(topic)
         configs = checked_overrides(topic.configs)
         if len(assignment[0]) >= REPLICAS_FOR_TWO_IN_SYNC:
-            # What is acknowledged must survive the loss of any one node.
+            # An acknowledged record must survive the loss of any one node.
             configs.setdefault("min.insync.replicas", "2")
         self._partition_count += len(assignment)
         self._names_by_key[collision_key(topic.name)] = topic.name

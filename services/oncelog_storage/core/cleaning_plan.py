@@ -182,7 +182,7 @@ class CleaningChoices(Generic[HostedT]):
     """The choice of the log to clean next. It also remembers the logs that are not cleaned any more."""
 
     def __init__(self) -> None:
-        # With the log's truncation count: a replica that was repaired is tried again.
+        # The value is the log's truncation count: a replica that was repaired since then is tried again.
         self._given_up: WeakKeyDictionary[HostedT, int] = WeakKeyDictionary()
 
     def __len__(self) -> int:

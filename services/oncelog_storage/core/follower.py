@@ -300,7 +300,7 @@ class FollowerSession(Generic[ReplicaT]):
             return None
         before = replica.position
         if self._asked.get(partition) != (replica, before):
-            # It was emptied, cut or opened again meanwhile: behind its end now, these records would leave a hole.
+            # The replica was emptied, cut or opened again meanwhile. These records would leave a hole behind its end.
             self._changed[partition] = None
             return None
         return replica, before

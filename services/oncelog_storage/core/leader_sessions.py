@@ -215,7 +215,7 @@ class LeaderSessions(Generic[HostedT, SessionT]):
         except ReadLater:
             followed.session.dirty[followed] = None
             del answers[-1]
-            # What an answer may hold bounds what is brought into memory for it, too.
+            # The limit of an answer's bytes also limits the bytes that are brought into memory for it.
             return min(left_bytes, PARTITION_BYTES_MAX)
         except KafkaError as error:
             has_news = True

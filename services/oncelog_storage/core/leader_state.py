@@ -71,7 +71,7 @@ class FollowerProgress:
         if fetch_offset >= log_end_offset:
             self.behind_since = None
         elif fetch_offset >= self.end_at_last_fetch and self.end_offset != UNKNOWN_END:
-            # It has all that was there when it asked before: it keeps up, one round behind.
+            # The follower has all that was there at its last fetch: it keeps up, one round behind.
             self.behind_since = max(self.behind_since or 0.0, self.last_fetch)
         elif self.behind_since is None:
             self.behind_since = self.last_fetch

@@ -137,7 +137,7 @@ class LogState:
         """Take note of markers that were written at the log's end. Return the offset of the first one."""
         base_offset = self.log_end_offset
         for offset, marker in enumerate(markers, base_offset):
-            # Not this node's clock: a group's coordinator made its markers by its own.
+            # This is not this node's clock: a group's coordinator made its markers by its own.
             timestamp = largest_timestamp(read_header(marker.batch))
             segment.index_batch(
                 position + (offset - base_offset) * MARKER_BYTES,

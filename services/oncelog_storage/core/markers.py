@@ -75,7 +75,7 @@ def check_marker(partition: Partition, request: MarkerRequest) -> ErrorCode | No
     late = is_late(partition, request)
     if late:
         return None
-    # One of Kafka's own API names no transactional.id, and is written as Kafka writes it.
+    # A marker of Kafka's own API names no transactional.id, and is written as Kafka writes it.
     if late is None and request.transactional_id:
         return ErrorCode.REQUEST_TIMED_OUT
     return producers.check_marker(

@@ -133,7 +133,7 @@ class ProducerStates:
         if entry is None or entry.producer_epoch != batch.producer_epoch or batch.base_sequence < 0:
             return None
         if 0 <= entry.last_sequence == batch.base_sequence - 1:
-            return None  # It follows the last one, as nearly all do.
+            return None  # The batch follows the last one, as nearly all do.
         last_sequence = batch.last_sequence
         for kept in entry.batches:
             # Batches that end at the same sequence and are as long begin at the same one.

@@ -14,7 +14,7 @@ class ReadPlaces(Generic[SegmentT]):
     """The places where readers of one log go on."""
 
     def __init__(self) -> None:
-        # Where the last read of the newest segment ended: a consumer at the tail goes on from there.
+        # The place where the last read of the newest segment ended: a consumer at the tail goes on from there.
         self._tail: tuple[SegmentT | None, int, int] = (None, -1, 0)
         self._recently_read: list[SegmentT] = []
 

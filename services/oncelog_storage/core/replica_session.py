@@ -86,7 +86,7 @@ class FollowedPartition:
     ) -> None:
         """Take a new position from the follower's request."""
         if self.diverging is not None or position.fetch_offset <= self.position.fetch_offset:
-            # What the last answer told of high watermark and log start was not taken.
+            # The follower did not take the high watermark and log start of the last answer.
             self.sent_high_watermark = self.sent_log_start = _NEVER_SENT
         self.position = position
         self.current_leader_epoch = current_leader_epoch

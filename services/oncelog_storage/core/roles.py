@@ -156,7 +156,7 @@ class Roles(Generic[HostedT]):
             hosted.partition: hosted.high_watermark
             for hosted in all_hosted
             if hosted.state.exists_on_disk
-            # It may be about to lose records below it.
+            # The partition may be about to lose records below its high watermark.
             and not hosted.is_truncating
             and (hosted.replicas is not None or hosted in self._following)
         }

@@ -120,7 +120,7 @@ class VerificationCall:
         `jitter` draws a share of the pause.
         """
         if not _COORDINATOR_AWAY.isdisjoint(found.codes):
-            # It is being replaced, or its new owner loads: over in a moment, and asking again is harmless.
+            # The coordinator is being replaced, or the new one loads: over in a moment, and asking again is harmless.
             left_s = self._coordinator_deadline - now_s
             if left_s > 0:
                 return Pause(min(left_s, jitter() * _NEWS_WAIT_S), True)
