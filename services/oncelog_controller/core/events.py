@@ -116,7 +116,7 @@ class AlterPartition:
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """The wanted replicas of one partition, in order of preference. None of them: cancel the reassignment under way."""
+    """The wanted replicas of one partition, in order of preference. An empty tuple cancels a reassignment under way."""
 
     topic: str
     partition: int

@@ -156,7 +156,7 @@ def _shards_assigned(image: ClusterImage) -> list[MetadataRecord]:
 
 
 def _dealt(owners: dict[int, int], coordinators: Sequence[int]) -> dict[int, int]:
-    """Return new owners of shards: of each that no coordinator owns, and of as many others as it takes to even out."""
+    """Return new owners of shards: of each that none of `coordinators` owns, and of as many others as even them out."""
     owned: dict[int, list[int]] = {node_id: [] for node_id in coordinators}
     homeless: list[int] = []
     for number, owner in owners.items():

@@ -110,8 +110,7 @@ class Roles(Generic[HostedT]):
         return self._following.pop(hosted, None) is not None
 
     def strays(self, now_s: float, delay_s: float) -> list[HostedT]:
-        """Return the partitions that have been assigned to other nodes for `delay_s` seconds, so that they are deleted.
-        """
+        """Return the partitions that have been assigned elsewhere for `delay_s` seconds, so that they are deleted."""
         return [hosted for hosted, since in self._strays.items() if now_s - since >= delay_s]
 
     # Damage.
