@@ -217,7 +217,9 @@ class DeleteAcls:
 
 @dataclass(frozen=True, slots=True)
 class AlterUserScramCredentials:
-    """A change of SCRAM credentials. `unknown_user_key` is a new secret; only the cluster's first such change keeps it.
+    """A change of SCRAM credentials.
+
+    `unknown_user_key` is a new secret; only the cluster's first such change keeps it.
     """
 
     request_id: int

@@ -168,8 +168,7 @@ class ClusterImage:
         return [node_id for node_id in self.nodes_with(role) if not self.nodes[node_id].fenced]
 
     def staying_with(self, role: str) -> list[int]:
-        """Return the ids of nodes with this role that are neither fenced nor draining, and so may get work, ascending.
-        """
+        """Return the ids of nodes with this role that are neither fenced nor draining, ascending. They may get work."""
         return [node_id for node_id in self.live_with(role) if not self.nodes[node_id].draining]
 
     @property

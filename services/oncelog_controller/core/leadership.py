@@ -38,7 +38,9 @@ SHARD_KINDS = (TRANSACTION_SHARD, GROUP_SHARD)
 
 
 class Elections:
-    """The elections of one decision. Partitions are judged one after another, and the leaders of each node are counted.
+    """The elections of one decision.
+
+    Partitions are judged one after another, and the leaders of each node are counted.
     """
 
     def __init__(self, image: ClusterImage) -> None:

@@ -99,7 +99,9 @@ _SHOWN_BY_AN_IMAGE: Final = (StatusAnswer, PartitionsAnswer, TopicsAnswer, Secur
 
 
 class MetadataMachine:
-    """The metadata machine, which decides every change of the metadata. Its answers are dataclasses of `core.events`.
+    """The metadata machine, which decides every change of the metadata.
+
+    Its answers are dataclasses of `core.events`.
     """
 
     def __init__(self, rules: MetadataRules) -> None:
