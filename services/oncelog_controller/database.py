@@ -45,15 +45,24 @@ from oncelog_controller.schema import (
 ResultT = TypeVar("ResultT")
 
 MIGRATION_LOCK = 0x6F6E63656C6F67
-"""Key of the advisory lock that lets one process at a time migrate a Postgres database ("oncelog")."""
+"""The key of the advisory lock that lets one process at a time migrate a Postgres database ("oncelog")."""
 MIGRATION_TIMEOUT_MS: Final = 30_000
-"""Longest wait for one statement of a migration, or for another controller's migration. In operation a statement that
-takes seconds means that the database is ill; making the tables of a new one takes as long as its disk does."""
+"""The longest wait, in ms, for one statement of a migration, or for another controller's migration.
+
+In operation a statement that takes seconds means that the database is ill. Making the tables of a new one takes as long
+as its disk does.
+"""
 MIGRATION_POLL_S: Final = 0.1
-"""How often a controller asks for its turn, and sees that it is told to stop. A statement that waits sees nothing."""
+"""The pause, in seconds, before a controller tries again to migrate, or sees that it must stop.
+
+A statement that waits in the database cannot see that.
+"""
 LEFT_OPEN_MS: Final = 4_000
-"""A controller that is frozen or cut off in the middle of a transaction holds the lock that all of them need. After so
-long Postgres ends that transaction, and nobody loses anything: nothing was answered yet."""
+"""The time, in ms, after which Postgres ends an idle transaction.
+
+A controller that is frozen or cut off in the middle of a transaction holds the lock that all of them need. Nothing is
+lost when Postgres ends the transaction, for nothing was answered yet.
+"""
 _WAL_TRIES: Final = 20
 _WAL_PAUSE_S: Final = 0.05
 _NEVER_HEALS: Final = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
@@ -66,20 +75,23 @@ _DENIED: Final = re.compile(
     r"|permission denied for database"
     r"|no pg_hba\.conf entry for|pg_hba\.conf rejects)"
 )
-"""How Postgres words what asking again does not change. A session that never began has no code of its error, so these
-words are all there is; other words, and another language's, are waited for. So are ways to log in that ask a third
-party, such as LDAP: it may be back in a moment."""
+"""The words of Postgres's errors that a later try does not change.
+
+A session that never began has no code of its error, so these words are all there is. A controller waits after other
+words, and after those of another language. It also waits after errors of a third party such as LDAP, which may be back
+in a moment.
+"""
 
 
 class DatabaseAway(OncelogError):
-    """The metadata database is not there, or too slow. What failed may be tried again, as it is."""
+    """The metadata database is not there, or too slow. The failed step may be tried again as it is."""
 
 
 class Database:
-    """`await open()`, then `await run(function)`, then `await close()`."""
+    """The metadata database. The caller awaits `open()`, then `run(function)` any number of times, then `close()`."""
 
     def __init__(self, url: str, timeout_ms: int) -> None:
-        """Raises OncelogError for a URL that names neither SQLite nor Postgres with psycopg 3."""
+        """Check the URL. Raises OncelogError for one that names neither SQLite nor Postgres with psycopg 3."""
         self._url = _checked_url(url)
         self.shown_url = self._url.render_as_string(hide_password=True)
         self._timeout_ms = timeout_ms
@@ -88,8 +100,10 @@ class Database:
         self._is_closing = threading.Event()
 
     async def open(self) -> None:
-        """Connect and bring the schema up to date. Raises OncelogError with the way out: DatabaseAway if it may be
-        tried again."""
+        """Connect and bring the schema up to date. Raises OncelogError with the way out.
+
+        It is a DatabaseAway if a later try may succeed.
+        """
         try:
             await self._on_thread(self._open)
         except ImportError as error:
@@ -115,7 +129,7 @@ class Database:
         return await self._on_thread(in_transaction)
 
     async def close(self) -> None:
-        """Give the connections back. Closing twice, or without opening, is fine."""
+        """Close the connections. Closing twice, or without opening, is fine."""
         self._is_closing.set()
         engine, self._engine = self._engine, None
         if engine is not None:
@@ -169,13 +183,13 @@ class Database:
 
 
 def reason_of(error: SQLAlchemyError) -> str:
-    """The driver's own words on one line."""
+    """Return the driver's own words on one line."""
     cause = getattr(error, "orig", None) or error
     return " ".join(str(cause).split()) or type(cause).__name__
 
 
 def failure_of(error: SQLAlchemyError, what: str, way_out: str = "") -> OncelogError:
-    """`what` failed, why, and what to do about it: DatabaseAway where a later try may do better."""
+    """Return the error that `what` failed, with the reason and the way out: DatabaseAway if a later try may succeed."""
     reason = reason_of(error)
     cause = getattr(error, "orig", None)
     if getattr(cause, "sqlstate", None) is None and _DENIED.search(reason):
@@ -212,7 +226,10 @@ def _checked_url(text_url: str) -> URL:
 
 
 def _make_private(path: str) -> None:
-    """The driver would make the file for everybody to read. Where it cannot be made the driver says why."""
+    """Make the database's file readable for this user only. The driver would make it readable for everybody.
+
+    If the file cannot be made, the driver raises an error with the reason.
+    """
     with contextlib.suppress(OSError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
@@ -228,7 +245,9 @@ def _configure_sqlite(connection: Any, _record: object) -> None:
 
 
 def _switch_to_wal(cursor: Any) -> None:
-    """SQLite does not wait here for another process that opens a new file at the same time, whatever its timeout is."""
+    """Switch to WAL, with tries: SQLite does not wait here for another process that opens a new file, whatever its
+    timeout is.
+    """
     for tries_left in range(_WAL_TRIES, -1, -1):
         try:
             cursor.execute("PRAGMA journal_mode=WAL")
@@ -272,8 +291,10 @@ def _bring_schema_up_to_date(engine: Engine, shown_url: str, is_closing: threadi
 
 
 def _take_turn(connection: Connection, shown_url: str, is_closing: threading.Event) -> None:
-    """Wait while another controller migrates. Raises DatabaseAway if that takes too long, or this one is told to stop:
-    the end of its process waits for this thread."""
+    """Wait while another controller migrates. Raises DatabaseAway if that takes too long, or this one must stop.
+
+    The end of the process waits for this thread.
+    """
     deadline = time.monotonic() + MIGRATION_TIMEOUT_MS / 1000
     statement = text("SELECT pg_try_advisory_xact_lock(:key)")
     while not connection.execute(statement, {"key": MIGRATION_LOCK}).scalar_one():
@@ -284,7 +305,7 @@ def _take_turn(connection: Connection, shown_url: str, is_closing: threading.Eve
 
 
 def _is_current(connection: Connection) -> bool:
-    """This code can run on it as it is."""
+    """True if this code can run on the schema as it is."""
     if not inspect(connection).has_table("alembic_version"):
         return False
     stored = connection.execute(select(alembic_version.c.version_num)).scalars().all()

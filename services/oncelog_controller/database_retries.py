@@ -1,7 +1,7 @@
-"""What a controller that starts does about a database that is not there yet.
+"""The wait of a controller that starts for a database that is not there yet.
 
-A controller and its database are often started together, and a database that begins on a busy machine takes seconds
-to answer. Without a wait, the operator would have to start the controller again. So it waits, and logs what for.
+A controller and its database are often started together, and a database that begins on a busy machine takes seconds to
+answer. Without a wait, the operator would have to start the controller again. So it waits, and logs what for.
 """
 
 import asyncio
@@ -21,14 +21,17 @@ PAUSE_MAX_S: Final = 2.0
 
 
 class DatabaseRetries:
-    """All steps of a start share it: so much time from its first failure on."""
+    """The retries of a controller's start. All its steps share one timeout, which begins with the first failure."""
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
         self._since: float | None = None
 
     async def with_database(self, step: Callable[[], Awaitable[None]]) -> None:
-        """Repeat `step`, which must be safe to repeat, while it raises DatabaseAway; raises OncelogError in the end."""
+        """Repeat `step`, which must be safe to repeat, while it raises DatabaseAway.
+
+        Raises OncelogError after the timeout.
+        """
         pause_s, last_logged = PAUSE_MIN_S, ""
         while True:
             try:

@@ -1,8 +1,8 @@
-"""Which controller is active: a holder renews its lease, a standby waits for it.
+"""The election of the active controller: a holder renews its lease, a standby waits for it.
 
 A standby takes the lease when it was released, when its holder's port refuses connections, or when it has expired. An
-expired one of another is left to its holder for a whole lease more, from when this standby last came back to
-the database. After an outage of the database every lease has expired, and the holder is as well as before. It renews an
+expired one of another is left to its holder for a whole lease more, from when this standby last came back to the
+database. After an outage of the database every lease has expired, and the holder is as well as before. It renews an
 expired lease as long as nobody took it, so an outage makes no failover. All of this is about when; that a deposed
 holder writes nothing is up to the controller epoch in every append.
 """
@@ -27,16 +27,19 @@ _log = logging.getLogger(__name__)
 
 STANDBY_POLL_S = 0.3
 STANDBY_POLL_S_MAX = 2.0
-"""A lease that is long and whose holder is watched is looked at as seldom. Its holder's end is told by its port."""
+"""The longest pause, in seconds, between two looks of a standby at the lease.
+
+A long lease is looked at this seldom if the holder's port is watched, for the port tells the holder's end.
+"""
 RENEWALS_A_LEASE = 4
 RELEASE_TIMEOUT_S = 2.0
 STALL_S = 0.5
-"""A standby that wakes up later by more than this does not trust what it sees of the time."""
+"""A standby that wakes up later by more than this, in seconds, lets the holder renew first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What one controller knows of who is active."""
+    """One controller's view of the lease: the active controller, and whether it is this one."""
 
     is_active: bool
     holder: int  # NOBODY: unknown
@@ -47,15 +50,16 @@ class Standing:
 
     @property
     def is_over(self) -> bool:
-        """By our own clock, before the database has said so."""
+        """True if this controller's lease has expired by its own clock, before the database has said so."""
         return self.has_lease and not self.remaining_ms
 
 
 class Election:
-    """`start` returns once this controller is active or knows that another is. Then it goes on until `stop`.
+    """A controller's part in the election.
 
-    `begin_term(controller_epoch)` returns the controller epoch of the last term in the journal, or raises OncelogError;
-    `end_term` is called when the lease is lost, `on_end` with the task that did all this, when it ends.
+    `start` returns once this controller is active or knows that another is. Then the election goes on until `stop`.
+    `begin_term(controller_epoch)` returns the controller epoch of the last term in the journal, or raises OncelogError.
+    `end_term` is called when the lease is lost. `on_end` is called with the task of the election, when it ends.
     """
 
     def __init__(
@@ -101,7 +105,7 @@ class Election:
         )
 
     async def start(self) -> None:
-        """Raises OncelogError when the database or, for the active one, its journal cannot be read."""
+        """Begin the election. Raises OncelogError when the database or, for the active one, its journal cannot be read."""
         await self._step()
         if self._term is not None:
             await self._term
@@ -109,7 +113,7 @@ class Election:
         self._loop.add_done_callback(self._on_end)
 
     async def stop(self) -> None:
-        """Let a standby have the lease."""
+        """End the election, and release the lease for a standby."""
         for task in (self._loop, self._watch, self._term):
             if task is not None:
                 task.cancel()
@@ -121,12 +125,12 @@ class Election:
         self._is_active = False
         await self._end_term()
         with contextlib.suppress(OncelogError, TimeoutError):
-            # Without it, the lease expires by itself.
+            # Without the release, the lease expires by itself.
             async with asyncio.timeout(RELEASE_TIMEOUT_S):
                 await self._lease.release(controller_epoch)
 
     def suspect(self) -> None:
-        """An append was refused: look at the lease now."""
+        """Look at the lease now, because an append was refused."""
         self._wake.set()
 
     async def _run(self) -> None:
@@ -155,7 +159,10 @@ class Election:
                 await self._step_down_if_blind()
 
     async def _step_down_if_blind(self) -> None:
-        """Perhaps the database is away from us alone, and another controller is active by now."""
+        """Stand by if the database was away for too long.
+
+        Perhaps only this controller cannot reach the database, and another one is active by now.
+        """
         holds = self._controller_epoch is not None
         if holds and time.monotonic() - self._viewed_at > self._silence_s:
             _log.warning(
@@ -164,7 +171,7 @@ class Election:
             await self._step_down()
 
     async def _step(self) -> None:
-        """Raises OncelogError when the database does not answer."""
+        """Renew the lease, or try to take it. Raises OncelogError when the database does not answer."""
         if self._controller_epoch is not None:
             await self._hold(self._controller_epoch)
         else:
@@ -249,7 +256,10 @@ class Election:
         self._is_active = True
 
     def _begin_again(self, view: LeaseView) -> None:
-        """A journal that could not be read may be readable by now; the lease is ours meanwhile."""
+        """Begin the term again if its journal could not be read.
+
+        It may be readable by now, and the lease is still held.
+        """
         term = self._term
         if self._is_active or term is None or not term.done():
             return

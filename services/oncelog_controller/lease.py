@@ -1,6 +1,6 @@
 """The lease: one row says which controller is active, under which controller epoch, and until when.
 
-Time is the database's, so the controllers' clocks do not matter. Safety does not hang on the lease at all: every append
+Time is the database's, so the controllers' clocks do not matter. Safety does not depend on the lease: every append
 checks the controller epoch under the row's lock (`sql_journal`), and a new holder raises it. The lease only says when
 a standby may try, so taking it early costs a needless failover and nothing else.
 """
@@ -30,7 +30,10 @@ ResultT = TypeVar("ResultT")
 
 
 class Lease:
-    """A `ControllerLease`. Every call is one transaction. Raises DatabaseAway when the database does not answer."""
+    """The lease in the database, a `ControllerLease`. Every call is one transaction.
+
+    Raises DatabaseAway when the database does not answer.
+    """
 
     def __init__(
         self, database: Database, controller_id: int, rpc_address: str, lease_ms: int
@@ -44,7 +47,10 @@ class Lease:
         return await self._run(lambda connection: _read(connection, lock=False)[0])
 
     async def take(self, seen: LeaseView) -> LeaseView | None:
-        """Take it from the holder that was `seen`, under the next epoch. None if somebody else was faster."""
+        """Take the lease from the holder that was `seen`, under the next controller epoch.
+
+        None if another controller was faster.
+        """
 
         def taken(connection: Connection) -> LeaseView | None:
             view, now_ms = _read(connection, lock=True)
@@ -68,7 +74,10 @@ class Lease:
         return await self._run(taken)
 
     async def renew(self, controller_epoch: int, raise_to: int | None = None) -> bool:
-        """Hold it for longer, expired or not, from now on as epoch `raise_to` if given. False when another has it."""
+        """Hold the lease for longer, even if it has expired. False when another controller has it.
+
+        `raise_to` is a higher controller epoch to hold it under from now on.
+        """
 
         values = {
             "held_epoch": controller_epoch,
@@ -85,7 +94,7 @@ class Lease:
         return await self._run(renewed)
 
     async def release(self, controller_epoch: int) -> None:
-        """Let a standby have it at once, if we still hold it."""
+        """Release the lease, if this controller still holds it, so that a standby can take it at once."""
         row = controller_state.c
         mine = (row.state_id == STATE_ID) & (row.controller_epoch == controller_epoch)
         statement = (
@@ -115,7 +124,7 @@ _SQLITE_NOW_MS = cast((func.julianday("now") - 2440587.5) * 86_400_000, BigInteg
 
 
 def _renewal(now_ms: ColumnElement[int]) -> Update:
-    """One statement. A wait for the row's lock makes the lease no longer."""
+    """Return the renewal as one statement. A wait for the row's lock does not make the lease longer."""
     row = controller_state.c
     is_held = (row.controller_epoch == bindparam("held_epoch")) & (row.holder != NOBODY)
     return (
@@ -135,7 +144,7 @@ _RENEWALS = {True: _renewal(_POSTGRES_NOW_MS), False: _renewal(_SQLITE_NOW_MS)}
 
 
 def _read(connection: Connection, *, lock: bool) -> tuple[LeaseView, int]:
-    """The row and the database's time, in milliseconds."""
+    """Return the row of the lease, and the database's time in ms."""
     found = connection.execute(_LOCKED_LEASE if lock else _LEASE).one()
     # Asked after the lock was got: a wait for it must not count as time that the holder has left.
     is_postgres = connection.dialect.name == "postgresql"

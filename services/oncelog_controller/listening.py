@@ -1,4 +1,4 @@
-"""Whether a process is still there, told by its port: a refused connection is a fact, silence is not."""
+"""The check that a process is still there, by its port: a refused connection is a fact, silence is not."""
 
 import asyncio
 import contextlib
@@ -8,7 +8,7 @@ RETRY_S = 0.1
 
 
 async def refuses(address: str) -> bool:
-    """The machine is up and nothing listens at `address`. False when that is not certain."""
+    """True if the machine is up and nothing listens at `address`. False when that is not certain."""
     try:
         _, writer = await _connected(address)
     except ConnectionRefusedError:
@@ -20,10 +20,10 @@ async def refuses(address: str) -> bool:
 
 
 async def until_gone(address: str) -> None:
-    """Return once a process that listened at `address` does not any more.
+    """Return once a process that listened at `address` no longer does.
 
-    Waits on an open connection, whose end comes with the process's own. A connection may end for other reasons, so only
-    a refusal afterwards counts; and one before the first success does not, for that process may just be starting.
+    This waits on an open connection, which ends with the process. A connection may end for other reasons, so only a
+    refusal afterwards counts. A refusal before the first success does not count, for that process may just be starting.
     """
     has_listened = False
     while True:

@@ -1,4 +1,4 @@
-"""The image as the contract's messages: the one translation from domain types to `controller.proto`."""
+"""The translation of the metadata image into the messages of `controller.proto`. It is the only one."""
 
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
@@ -46,7 +46,7 @@ def snapshot_message(image: ClusterImage) -> pb.MetadataSnapshot:
 
 
 def delta_message(image: ClusterImage, changes: Sequence[Change]) -> pb.MetadataDelta:
-    """What `changes` touched, with the values that `image` has after all of them."""
+    """Return the delta of `changes`, with the values that `image` has after all of them."""
     nodes = _distinct(node for change in changes for node in change.nodes)
     removed_nodes = _distinct(node for change in changes for node in change.removed_nodes)
     topics = _distinct(topic for change in changes for topic in change.topics)
@@ -102,7 +102,7 @@ def _credential(image: ClusterImage, key: CredentialKey) -> pb.ScramCredential:
 
 
 def credential_row(credential: pb.ScramCredential) -> ScramRow:
-    """As `core.records` keeps it."""
+    """Return a SCRAM credential as a row of `core.records`."""
     return (
         credential.user,
         credential.mechanism,
@@ -173,7 +173,7 @@ def _configs_message(image: ClusterImage, key: ConfigsKey) -> pb.DynamicConfigs:
 
 
 def role_names(roles: Iterable[int]) -> tuple[str, ...]:
-    """The contract's roles as `core.image` names them; one that is not known keeps its number, to be refused."""
+    """Return the roles by their names in `core.image`. An unknown role becomes its number, which is refused later."""
     known = {number: name for name, number in pb.Role.items()}
     return tuple(
         known[role].removeprefix("ROLE_").lower() if role in known else str(role) for role in roles
@@ -181,7 +181,7 @@ def role_names(roles: Iterable[int]) -> tuple[str, ...]:
 
 
 def folder_of(request: pb.RegisterNodeRequest) -> Folder | None:
-    """What the node says of its folder; None: it has none, or says nothing."""
+    """Return the folder's history in a registration; None: the node has no folder, or says nothing of it."""
     if not request.HasField("folder"):
         return None
     folder = request.folder
@@ -203,7 +203,10 @@ def position_of(seen: pb.MetadataPosition) -> MetadataPosition:
 
 
 def config_kind(kind: int) -> str:
-    """As `core.events` names it; one that is not known keeps its number, to be refused."""
+    """Return the kind of configs by its name in `core.events`.
+
+    An unknown kind becomes its number, which is refused later.
+    """
     known = {number: name for name, number in pb.ConfigKind.items()}
     return known[kind].removeprefix("CONFIG_KIND_").lower() if kind in known else str(kind)
 
@@ -213,5 +216,5 @@ def _features_message(image: ClusterImage) -> pb.Features:
 
 
 def _distinct(keys: Iterable[KeyT]) -> list[KeyT]:
-    """In order of first appearance."""
+    """Return each key once, in order of first appearance."""
     return list(dict.fromkeys(keys))

@@ -1,4 +1,4 @@
-"""What the parts of the `Controller` service share: how a call becomes an event of the machine, and is answered."""
+"""The calls of the `Controller` service: each becomes an event of the machine, whose answer goes to the caller."""
 
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, TypeVar
@@ -13,7 +13,7 @@ P = ParamSpec("P")
 
 
 class MetadataCalls:
-    """How a call becomes an event of the machine, and what a caller is told that gets no answer of it."""
+    """The base of the servicers: it makes an event of a call, and an answer for a caller that gets none of the machine."""
 
     def __init__(self, log: MetadataLog) -> None:
         self._log = log
@@ -26,9 +26,11 @@ class MetadataCalls:
         *fields: P.args,
         **named: P.kwargs,
     ) -> AnswerT:
-        """The machine's answer to the event with these fields, or what `refused` makes of the reason for none.
+        """Return the machine's answer to the event with these fields.
 
-        An answer's class is its own `refused` where its first fields are code and reason.
+        Without an answer, return `refused(code, reason)`.
+
+        An answer's class is its own `refused` if its first fields are code and reason.
         """
         try:
             answer: AnswerT = await self._log.ask(

@@ -1,8 +1,8 @@
-"""One machine on one journal, replayed again whenever an append fails, with its watchers.
+"""The metadata log: one machine on one journal, replayed again whenever an append fails, with its watchers.
 
 It serves one term after another: `begin` with the controller epoch of the lease, `end` when the lease is lost. Between
 terms, and between a failed append and its replay, there is no replayed machine. Nothing can be decided then: requests
-are answered NOT_CONTROLLER or with the code of the failure, and clients retry both. What is committed can still be told
+are answered NOT_CONTROLLER or with the code of the failure, and clients retry both. Committed metadata are still served
 then: the watchers' image stays, and a database that is away stops neither streams nor heartbeats.
 """
 
@@ -28,11 +28,16 @@ _log = logging.getLogger(__name__)
 
 REPLAY_BACKOFF_MIN_S = 0.05
 REPLAY_BACKOFF_MAX_S = 1.0
-"""Short, because nothing is decided meanwhile, and a database that came back is to be noticed."""
+"""The longest pause between two tries of a replay, in seconds.
+
+It is short, because nothing is decided meanwhile, and a database that came back must be noticed.
+"""
 
 
 class MetadataLog:
-    """`begin` replays. `ask` decides an event and returns its reply once it is durable. `end` refuses waiting events.
+    """The metadata log.
+
+    `begin` replays. `ask` decides an event, and returns its durable reply. `end` refuses waiting events.
 
     `machine` and `journal` are made anew for each replay, for a controller epoch (None: there is no lease). `on_end` is
     called with the task that replays after failures, when it ends.
@@ -58,22 +63,25 @@ class MetadataLog:
         self._failure = ErrorCode.NOT_CONTROLLER
         self._replayer: asyncio.Task[None] | None = None
         self.labels: Counter[str] = Counter()
-        """How often each kind of decision was taken, for metrics."""
+        """The number of decisions of each kind, for metrics."""
         self.on_lost_race: Callable[[], None] = lambda: None
-        """Called when an append was refused because somebody else writes."""
+        """The callback for an append that was refused because another controller writes."""
 
     @property
     def is_serving(self) -> bool:
-        """A term has begun: what is committed may be told. Decisions may be impossible for the moment."""
+        """True if a term has begun: committed metadata are served. Decisions may be impossible for the moment."""
         return self._replayer is not None
 
     @property
     def image(self) -> ClusterImage:
-        """What is committed. Read-only."""
+        """The committed image. It is read-only."""
         return self._watchers.image
 
     async def begin(self, controller_epoch: int | None = None) -> None:
-        """Raises OncelogError when the journal cannot be read, MetadataWentBack; the term has not begun then."""
+        """Begin a term.
+
+        Raises OncelogError when the journal cannot be read, or MetadataWentBack; then no term has begun.
+        """
         assert self._replayer is None, "a term begins after the last one's end"
         self._controller_epoch = controller_epoch
         self._failed.clear()
@@ -82,7 +90,7 @@ class MetadataLog:
         self._replayer.add_done_callback(self._on_end)
 
     async def end(self) -> None:
-        """Without a term there is nothing to end."""
+        """End the term, if there is one."""
         replayer, self._replayer = self._replayer, None
         self._failure = ErrorCode.NOT_CONTROLLER
         self._watchers.close()
@@ -94,7 +102,10 @@ class MetadataLog:
             await driver.stop(ErrorCode.NOT_CONTROLLER)
 
     async def ask(self, event: Callable[[int], MetadataEvent]) -> Any:
-        """The answer to the event made for a request id. Raises DriverStopped when the outcome is unknown."""
+        """Return the answer to the event that `event` makes for a request id.
+
+        Raises DriverStopped when the outcome is unknown, MetadataUnavailable when nothing was decided.
+        """
         driver = self._driver
         if driver is None:
             raise MetadataUnavailable(self._failure)
@@ -102,11 +113,11 @@ class MetadataLog:
         return await driver.ask(event(request_id), request_id)
 
     async def may_write(self) -> bool:
-        """No other controller has taken the lease from this one, by the database's word."""
+        """True if the database says that no other controller has taken the lease from this one."""
         return self._journal is not None and await self._journal.may_append()
 
     def submit(self, event: MetadataEvent) -> bool:
-        """Decide an event that nobody waits for. False if that cannot be done now."""
+        """Decide an event that nobody waits for. False if that is impossible now."""
         if self._driver is None:
             return False
         try:
@@ -175,7 +186,7 @@ class MetadataLog:
 
 
 class MetadataUnavailable(OncelogError):
-    """There is no replayed machine at the moment; nothing was decided."""
+    """The machine decided nothing, because the journal is being replayed or no term has begun."""
 
     def __init__(self, error_code: ErrorCode) -> None:
         super().__init__(f"metadata is being replayed: {error_code.name}")
@@ -192,7 +203,10 @@ def _check_producer_ids(image: ClusterImage, kept: int) -> None:
 
 
 def _check_history(image: ClusterImage, told: ClusterImage) -> None:
-    """What this process has `told` is committed, so the journal has it for ever."""
+    """Check that the journal has all that this process has `told` others as committed.
+
+    Raises MetadataWentBack; OncelogError for an empty journal, which may be filled just now.
+    """
     if image.has(told.position):
         return
     reason = not_in_this_journal("this controller", told.position)

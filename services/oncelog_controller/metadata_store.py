@@ -1,4 +1,4 @@
-"""What a controller needs of the database behind it: a journal that only the lease's holder writes, and the lease.
+"""The store behind a controller: a journal that only the lease's holder writes, and the lease.
 
 The implementations are on SQL: `sql_journal`, `lease`. Another database is a second pair, chosen in `wiring`. A journal
 passes `tests/contracts/journal.py`; what it needs besides is in `tests/contracts/test_sql_journal_contract.py`.
@@ -15,24 +15,31 @@ NO_BLOCK_YET: Final = -1
 
 
 class MetadataJournal(Journal[MetadataRecord], Protocol):
-    """Made for one controller epoch. An append under an older epoch than the lease's raises AppendFailed."""
+    """A journal for one controller epoch. An append under an older epoch than the lease's raises AppendFailed."""
 
     kept_producer_id: int
-    """As of the last replay: the first producer id after every block given away, as it is kept beside the journal.
-    NO_BLOCK_YET: none was."""
+    """The first producer id after every block given away, as the last replay found it beside the journal.
+
+    NO_BLOCK_YET: no block was given away.
+    """
 
     async def may_append(self) -> bool:
-        """The lease is still held under this journal's controller epoch, as the database says. False too when the
-        database does not answer."""
+        """True if the database says that the lease is still held under this journal's controller epoch.
+
+        False too when the database does not answer.
+        """
 
 
 class MetadataWentBack(Exception):
-    """The database has not what this controller has told others: an older copy was put back under it. It must end."""
+    """The database lacks what this controller has told others: an older copy was put back under it.
+
+    The process must end.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseView:
-    """The lease as it was read."""
+    """The lease as it was when it was read."""
 
     holder: int  # controller id, or NOBODY
     controller_epoch: int
@@ -45,14 +52,23 @@ class LeaseView:
 
 
 class ControllerLease(Protocol):
-    """Which controller is active. Every call raises OncelogError when the database does not answer."""
+    """The lease, which says which controller is active.
+
+    Every call raises OncelogError when the database does not answer.
+    """
 
     async def read(self) -> LeaseView: ...
 
     async def take(self, seen: LeaseView) -> LeaseView | None:
-        """Take it from the holder that was `seen`, under the next controller epoch. None: somebody else was faster."""
+        """Take the lease from the holder that was `seen`, under the next controller epoch.
+
+        None: another controller was faster.
+        """
 
     async def renew(self, controller_epoch: int, raise_to: int | None = None) -> bool:
-        """False: the lease is somebody else's. `raise_to`: a higher controller epoch to hold it under."""
+        """Hold the lease for longer.
+
+        False: another controller has it. `raise_to`: a higher controller epoch to hold it under.
+        """
 
     async def release(self, controller_epoch: int) -> None: ...

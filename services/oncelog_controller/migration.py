@@ -1,7 +1,7 @@
-"""Runs the migrations of the controller's schema.
+"""The migrations of the controller's schema.
 
-A module of its own because it imports alembic, which takes a quarter of a second: `database` seldom needs it, and
-imports it while no transaction is open.
+This is a module of its own because it imports alembic, which takes a quarter of a second: `database` seldom needs it,
+and imports it while no transaction is open.
 """
 
 from pathlib import Path
@@ -15,7 +15,10 @@ from oncelog.errors import OncelogError
 
 
 def migrate(connection: Connection, shown_url: str) -> None:
-    """To the newest schema, in the transaction of this connection. Raises OncelogError for one that is newer still."""
+    """Migrate to the newest schema, in the connection's transaction.
+
+    Raises OncelogError for a schema that is newer still.
+    """
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     config.attributes["connection"] = connection

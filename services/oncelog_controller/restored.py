@@ -32,13 +32,13 @@ from oncelog_controller.wiring import metadata_journal
 
 PROGRAM = "oncelog_controller.restored"
 PRODUCER_IDS: Final = 2**40
-"""Producer ids that are passed over; some eight million restores use them up."""
+"""The number of producer ids that a restore passes over. Some eight million restores use all ids up."""
 EPOCHS: Final = 100_000
-"""Epochs that are passed over; a partition's are used up by some twenty thousand restores."""
+"""The number of epochs that a restore passes over. Some twenty thousand restores use a partition's epochs up."""
 
 
 async def go_on_from_backup(database_url: str, timeout_ms: int) -> int:
-    """Returns the next producer id. Raises OncelogError."""
+    """Append the records of a restore. Return the next producer id. Raises OncelogError."""
     database = Database(database_url, timeout_ms)
     try:
         await database.open()
@@ -73,7 +73,7 @@ async def go_on_from_backup(database_url: str, timeout_ms: int) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Returns the exit code; what went wrong is one line on stderr."""
+    """Append the records of a restore to the database. Return the exit code; an error is one line on stderr."""
     try:
         found = SettingsParser(PROGRAM, "Goes on from a backup.", [ControllerSettings]).read(
             arguments

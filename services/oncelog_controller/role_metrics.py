@@ -1,4 +1,4 @@
-"""What a controller tells on `/metrics`: whether it is active, and what it decided."""
+"""The metrics of a controller for `/metrics`: whether it is active, and its decisions."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from oncelog_controller.wiring import ControllerRole
 
 
 def controller_metrics(role: ControllerRole) -> Iterator[RoleMetric]:
-    """Decisions are of this process: a standby's stand still."""
+    """Yield the metrics. Decisions are those of this process: a standby's do not grow."""
     yield gauge("oncelog_controller_active", "1: this controller holds the lease", role.is_active)
     yield counters_by(
         "oncelog_controller_decisions", "Decisions taken by this process", "decision", role.labels

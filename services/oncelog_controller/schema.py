@@ -9,8 +9,10 @@ from sqlalchemy import BigInteger, Column, MetaData, String, Table, Text
 
 SCHEMA_REVISION: Final = "0002"
 NEXT_REVISION: Final = f"{int(SCHEMA_REVISION) + 1:04}"
-"""This code runs on it as well: a revision only adds what the version before it can leave alone (docs/upgrades.md). So
-old controllers run beside a migrated schema while a cluster is upgraded, and after a rollback."""
+"""The next schema, on which this code runs as well: a revision only adds what the version before it can leave alone.
+
+So old controllers run beside a migrated schema while a cluster is upgraded, and after a rollback (docs/upgrades.md).
+"""
 
 metadata = MetaData()
 
@@ -50,4 +52,4 @@ INITIAL_STATE: Final = {
 alembic_version = Table(
     "alembic_version", MetaData(), Column("version_num", String(32), primary_key=True)
 )
-"""Alembic's own table, under the name and shape that it gives it."""
+"""Alembic's own table, with the name and columns that Alembic gives it."""

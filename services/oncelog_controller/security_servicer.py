@@ -35,7 +35,7 @@ from oncelog_controller.metadata_calls import MetadataCalls
 
 
 class SecurityServicer(MetadataCalls):
-    """Answers as gRPC handlers do; `context` is None on a direct call."""
+    """The handlers of security requests. They answer as gRPC handlers do; `context` is None on a direct call."""
 
     async def CreateAcls(
         self, request: pb.CreateAclsRequest, context: object

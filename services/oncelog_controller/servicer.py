@@ -1,9 +1,8 @@
-"""The `Controller` service: contract messages in, events to the machine, answers out, and nothing decided here.
+"""The `Controller` service: it makes events of messages, and messages of the machine's answers. It decides nothing.
 
-What chance supplies (topic ids, the cluster id) is drawn here, before an event enters the machine.
-
-Heartbeats that change nothing, which is nearly all, are answered from the committed image: they wait for no append, and
-the machine need not be there.
+Everything drawn by chance (topic ids, the cluster id) is drawn here, before an event enters the machine. Heartbeats
+that change nothing, which is nearly all, are answered from the committed image: they wait for no append, and the
+machine need not be there.
 """
 
 import base64
@@ -54,7 +53,7 @@ from oncelog_controller.watchers import Watchers
 
 
 class ControllerServicer(SecurityServicer):
-    """Answers as gRPC handlers do; `context` is None on a direct call."""
+    """The handlers of the `Controller` service. They answer as gRPC handlers do; `context` is None on a direct call."""
 
     def __init__(
         self,
@@ -131,7 +130,10 @@ class ControllerServicer(SecurityServicer):
     async def NodeSession(
         self, requests: AsyncIterator[pb.NodeHeartbeatRequest], context: object = None
     ) -> AsyncIterator[pb.NodeHeartbeatResponse]:
-        """Ends after the answer that tells the node why: NOT_CONTROLLER, or that another process has its place."""
+        """Answer a stream of heartbeats. It ends after an answer that ends the session, such as NOT_CONTROLLER.
+
+        Another such answer says that another process has taken the node's place.
+        """
         opened: tuple[int, int] | None = None
         try:
             async for request in requests:
@@ -139,8 +141,8 @@ class ControllerServicer(SecurityServicer):
                     yield pb.NodeHeartbeatResponse(status=fault)
                     return
                 node = request.node_id, request.node_epoch
-                # Before the answer: a process may end while its first heartbeat is being written down, and its
-                # successor would have to wait until that heartbeat's session is over.
+                # The session opens before the answer: a process may end while its first heartbeat is being written
+                # down, and its successor would have to wait until that heartbeat's session is over.
                 if opened is None and self._sessions.opened(*node):
                     opened = node
                 response = await self._heartbeat(request)
@@ -153,7 +155,9 @@ class ControllerServicer(SecurityServicer):
                 self._sessions.closed(*opened)
 
     def _role_fault(self, node_id: int, claimed: Iterable[str] = ()) -> types.Status | None:
-        """A process speaks for nodes of the role that its certificate names, and for no others. None: this one may."""
+        """Return the refusal of a process that speaks for a node of another role than its certificate names; None: it
+        may speak.
+        """
         role = CALLER_ROLE.get()
         if role is None:
             return None
@@ -191,9 +195,10 @@ class ControllerServicer(SecurityServicer):
         )
 
     async def _is_not_to_be_believed(self, error_code: ErrorCode) -> bool:
-        """A controller that was deposed, and does not know it, takes its successor's metadata for another history.
+        """True if this refusal may be wrong: this controller was deposed without knowing.
 
-        A node ends when it is told that, so this is asked of the database first.
+        Such a controller takes its successor's metadata for another history. A node ends after that refusal, so the
+        database is asked first.
         """
         return error_code is OTHER_HISTORY and not await self._log.may_write()
 
@@ -426,7 +431,10 @@ def _topic_result(result: TopicResult) -> pb.TopicResult:
 
 
 def _random_uuid_base64() -> str:
-    """22 characters, as Kafka writes its cluster ids; one that begins like an option would trip command lines."""
+    """Return an id of 22 characters, as Kafka writes its cluster ids.
+
+    One that begins like an option would trip command lines.
+    """
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not text.startswith("-"):

@@ -1,4 +1,4 @@
-"""Sessions in real time: heartbeats of nodes go in, and the end of a session becomes an event for the machine."""
+"""The watch over nodes' sessions in real time: heartbeats go in, and a session's end becomes an event of the machine."""
 
 import asyncio
 import contextlib
@@ -14,14 +14,20 @@ from oncelog_controller.metadata_log import MetadataLog
 
 LOOK_MS_MIN = 50
 LOOK_MS_MAX = 1000
-"""Between two looks at the sessions, unless a node goes away."""
+"""The longest pause between two looks at the sessions, in ms. A node that goes away ends it."""
 LOOK_AGAIN_S = 0.1
 STALL_MS = 1000
-"""A look that is late by more: this process did not run, and could receive no heartbeat either."""
+"""A look that is late by more than this, in ms, shows that this process did not run.
+
+It could receive no heartbeat then.
+"""
 
 
 class SessionWatch:
-    """`begin` with each term, `end` with it. In between, `heartbeat_received`, `opened` and `closed` as it happens."""
+    """The watch over nodes' sessions. The caller calls `begin` and `end` with each term.
+
+    Between them, `heartbeat_received`, `opened` and `closed` take what happens.
+    """
 
     def __init__(
         self,
@@ -35,10 +41,10 @@ class SessionWatch:
         self._ticker: asyncio.Task[None] | None = None
         self._group: asyncio.TaskGroup | None = None
         self._look_now = asyncio.Event()
-        """A session became shorter."""
+        """Set when a session became shorter, so that the sessions are looked at now."""
 
     def begin(self) -> None:
-        """Every node that the journal has alive gets a session, and is looked for."""
+        """Begin a session for every node that lives by the journal, and check the ports of all of them."""
         self._sessions.clear()
         expected = [
             node
@@ -61,7 +67,7 @@ class SessionWatch:
             self._sessions.heartbeat_received(node_id, node_epoch, now_ms())
 
     def opened(self, node_id: int, node_epoch: int) -> bool:
-        """False when no session is kept for this node, now or at all: then its end is not told either."""
+        """Begin a stream. False: no session is kept for this node, now or at all; then `closed` must not be called."""
         if not self._keeps_session(node_id):
             return False
         self._sessions.opened(node_id, node_epoch, now_ms())
@@ -94,7 +100,10 @@ class SessionWatch:
             self._group = None
 
     async def _look_for(self, node: Node) -> None:
-        """While the node is missing, see whether its port is too: a process that is gone need not be waited for."""
+        """Try the port of a node while it is missing.
+
+        If the port refuses, the process is gone, and its session ends at once.
+        """
         while self._sessions.is_missing(node.node_id, node.node_epoch):
             if await refuses(node.rpc_address):
                 self._sessions.gone(node.node_id, node.node_epoch, now_ms())
@@ -118,7 +127,7 @@ class SessionWatch:
             self._end_due(now)
 
     def _expect_given(self, now: Millis) -> None:
-        """A process that got an id and never begins must not keep it. It has a whole session to begin."""
+        """Begin a session for each process that got an id, so that it loses the id if it never sends a heartbeat."""
         for node in self._log.image.nodes.values():
             if node.given and not self._sessions.has(node.node_id, node.node_epoch):
                 self._sessions.expect([(node.node_id, node.node_epoch)], now)
@@ -137,10 +146,13 @@ class SessionWatch:
 
 
 def _has_ended(node: Node) -> bool:
-    """It has no session any more. One with a given id that is fenced has yet to begin: at its end it is removed."""
+    """True if the node has no session any more.
+
+    A fenced node with a given id has yet to begin, and is removed at the end.
+    """
     return node.fenced and not node.given
 
 
 def now_ms() -> Millis:
-    """A clock that never jumps."""
+    """Return the time in ms of a clock that never jumps."""
     return Millis(time.monotonic_ns() // 1_000_000)

@@ -5,8 +5,10 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
 class ControllerSettings(BaseSettings):
-    """Set once per process. The counts of shards, the
-    feature level and what is said of internal topics matter only when the cluster is created."""
+    """Settings of a controller, set once per process.
+
+    The counts of shards, the feature level and the settings of internal topics matter only when the cluster is created.
+    """
 
     model_config = SettingsConfigDict(env_prefix="ONCELOG_CONTROLLER_", frozen=True)
 

@@ -32,7 +32,7 @@ REPLAY_PAGE_ROWS = 1000
 
 
 class SqlJournal(Generic[RecordT]):
-    """Implements `oncelog.journal.Journal`, and for the controller `MetadataJournal`, on an open `Database`.
+    """A journal in a table, on an open `Database`. It implements `oncelog.journal.Journal`, and `MetadataJournal`.
 
     `encode` gives (record type, text), `decode` takes them back; `is_snapshot` tells which records replay may begin at.
     `block` gives the producer ids that a record gives away: (first, first after them). `controller_epoch` is that of
@@ -59,14 +59,16 @@ class SqlJournal(Generic[RecordT]):
         self._controller_epoch = controller_epoch
         self._next_offset = Offset(0)
         self.kept_producer_id = NO_BLOCK_YET
-        """As of the last replay: the first id after every block given away, by the row beside the journal."""
+        """The first producer id after every block given away, as the last replay found it in the row beside the
+        journal.
+        """
 
     @property
     def next_offset(self) -> Offset:
         return self._next_offset
 
     async def replay(self) -> AsyncIterator[tuple[Offset, RecordT]]:
-        """Every record from the newest snapshot on. Raises OncelogError when it cannot be read or has a gap."""
+        """Yield every record from the newest snapshot on. Raises OncelogError when it cannot be read or has a gap."""
         after = -1
         while True:
             rows = await self._page(after)
@@ -123,7 +125,7 @@ class SqlJournal(Generic[RecordT]):
         return first
 
     def _checked_state(self, connection: Connection, first: Offset) -> int:
-        """Locks out other writers, and returns the next producer id. Raises AppendFailed for one that may not write."""
+        """Lock out other writers, and return the next producer id. Raises AppendFailed for a writer that may not write."""
         state = _locked_state(connection)
         if self._controller_epoch not in (None, state.controller_epoch):
             raise AppendFailed(
@@ -143,7 +145,10 @@ class SqlJournal(Generic[RecordT]):
         return self._controller_epoch in (None, state.controller_epoch)
 
     async def _page(self, after: int) -> list[tuple[int, str, str]]:
-        """The rows that follow, and what is given away as of them: under the writers' lock the two belong together."""
+        """Return the rows behind offset `after`, and note the next producer id.
+
+        The writers' lock makes the two belong together.
+        """
         columns = metadata_journal.c
         query = (
             select(columns.metadata_offset, columns.record_type, columns.body)
@@ -170,7 +175,7 @@ class SqlJournal(Generic[RecordT]):
 
 
 def _locked_state(connection: Connection) -> Any:
-    """The row of `controller_state`. SQLite has locked the whole file with BEGIN IMMEDIATE."""
+    """Return the row of `controller_state`, locked. SQLite has locked the whole file with BEGIN IMMEDIATE."""
     return connection.execute(
         select(controller_state.c.controller_epoch, controller_state.c.next_producer_id)
         .where(controller_state.c.state_id == STATE_ID)

@@ -1,8 +1,8 @@
 """The stream of metadata: a snapshot, then deltas, to every watcher at its own pace.
 
 Nothing is queued per watcher. The last updates are held once, each findable by the offset it follows; a watcher is a
-cursor that pulls the update after the one it saw. One that fell out of the history, or came with an offset that is no
-boundary here, gets a snapshot. So a slow watcher costs nothing and never loses or reorders anything.
+cursor that pulls the update after the one it saw. A watcher that fell out of the history, or came with an offset that
+is no boundary here, gets a snapshot. So a slow watcher costs nothing and never loses or reorders anything.
 
 Only committed records come here: the driver releases them behind the commit gate. Offsets are the journal's own, so a
 watcher goes on at another controller where it was at the last one.
@@ -20,7 +20,10 @@ from oncelog_controller.messages import delta_message, snapshot_message
 
 
 class Watchers:
-    """`reset` opens, `take` what is committed, `close` ends every stream until the next `reset`."""
+    """The streams of metadata.
+
+    `reset` opens them, `take` adds a decision, `close` ends each of them until the next `reset`.
+    """
 
     def __init__(self, history_max: int) -> None:
         self._history_max = history_max
@@ -33,16 +36,16 @@ class Watchers:
 
     @property
     def metadata_offset(self) -> int:
-        """Of the newest committed record."""
+        """The offset of the newest committed record."""
         return self._image.metadata_offset
 
     @property
     def image(self) -> ClusterImage:
-        """As of it: what may be told without asking the machine. Read-only."""
+        """The committed image, which may be served without asking the machine. It is read-only."""
         return self._image
 
     def reset(self, image: ClusterImage) -> None:
-        """Continue from `image`, which was replayed: every watcher that is not there yet gets a snapshot."""
+        """Continue from `image`, which was replayed. A watcher at another offset gets a snapshot."""
         self._image = image.copy()
         self._snapshot = None
         self._following.clear()
@@ -50,7 +53,7 @@ class Watchers:
         self._wake()
 
     def take(self, committed: Committed) -> None:
-        """One decision's records, in order of commit."""
+        """Add one decision's committed records to the stream. Decisions come in the order of their commit."""
         previous = self._image.metadata_offset
         first = committed.metadata_offset - len(committed.records) + 1
         assert first == previous + 1, (first, previous)
@@ -66,7 +69,7 @@ class Watchers:
         self._wake()
 
     def close(self) -> None:
-        """This controller is not, or no longer, the active one."""
+        """End every stream, because this controller is not, or no longer, the active one."""
         self._is_open = False
         self._closings += 1
         self._wake()
@@ -74,10 +77,10 @@ class Watchers:
     async def watch(
         self, from_metadata_offset: int, position: MetadataPosition = NOWHERE
     ) -> AsyncIterator[pb.MetadataUpdate]:
-        """Updates after `from_metadata_offset` (-1: from nothing) until `close`; waits while there are none.
+        """Yield updates after `from_metadata_offset` (-1: from nothing) until `close`, and wait while there are none.
 
-        `position` is where the watcher is. One that comes from another history gets nothing: what it knows would be
-        mixed with what is true here. Its next heartbeat is told.
+        `position` is the watcher's. A watcher of another history gets nothing: its metadata would be mixed with those
+        here. Its next heartbeat is refused.
         """
         seen = from_metadata_offset
         closings = self._closings

@@ -1,4 +1,4 @@
-"""Where a controller's parts are put together."""
+"""The wiring of a controller: the place where its parts meet."""
 
 import asyncio
 import logging
@@ -34,10 +34,10 @@ _log = logging.getLogger(__name__)
 
 
 class ControllerRole:
-    """A `Role`: `start` returns once this controller serves, as the active one or as a standby.
+    """A controller, as a `Role`. `start` returns once this controller serves, as the active one or as a standby.
 
-    `servicer` answers the `Controller` service from its construction on: NOT_CONTROLLER while it is not active.
-    With `rpc_address` set, let the server listen there before `start`: others watch that port to see this one end.
+    `servicer` answers the `Controller` service from its construction on: NOT_CONTROLLER while it is not active. With
+    `rpc_address` set, let the server listen there before `start`: others watch that port to see this one end.
     """
 
     def __init__(self, settings: ControllerSettings, clock: Clock) -> None:
@@ -86,7 +86,7 @@ class ControllerRole:
 
     @property
     def labels(self) -> Counter[str]:
-        """How often each kind of decision was taken by this process."""
+        """The number of decisions of each kind that this process took."""
         return self._log.labels
 
     @property
@@ -94,7 +94,10 @@ class ControllerRole:
         return self._standing().is_active
 
     async def start(self) -> None:
-        """Raises OncelogError when the database cannot be opened, migrated or read, and retries did not help."""
+        """Start the controller.
+
+        Raises OncelogError when the database cannot be opened, migrated or read, even after retries.
+        """
         retries = DatabaseRetries(self._start_timeout_s)
         try:
             await retries.with_database(self._database.open)
@@ -108,21 +111,23 @@ class ControllerRole:
             raise
 
     async def stop(self) -> None:
-        """Releases the lease, so that a standby need not wait for its end."""
+        """Stop the controller, and release the lease, so that a standby need not wait for its end."""
         if self._election is not None:
             await self._election.stop()
         await self._end_term()
         await self._database.close()
 
     async def failure(self) -> BaseException:
-        """Returns, if it ever happens, why this controller cannot go on: a bug, or a database that was put back. Its
-        process should end."""
+        """Wait for an error with which this controller cannot go on, and return it. Its process should end then.
+
+        The error is a bug, or a database that was put back from an older copy.
+        """
         await self._failed.wait()
         assert self._failure is not None
         return self._failure
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """A holder that stopped renewing, or stopped looking at sessions, must not go on as if it had not."""
+        """Note the end of a task without which the controller may not go on, such as the renewal of the lease."""
         error = None if task.cancelled() else task.exception()
         if isinstance(error, MetadataWentBack):
             # No bug of ours, and one line says all.
@@ -156,7 +161,7 @@ class ControllerRole:
 
 
 def build_controller(settings: ControllerSettings, clock: Clock | None = None) -> ControllerRole:
-    """Raises OncelogError for a database URL that cannot be used."""
+    """Return a controller that is not started yet. Raises OncelogError for a database URL that cannot be used."""
     return ControllerRole(settings, clock or SystemClock())
 
 

@@ -1,4 +1,4 @@
-"""Requests that touch one partition go in the order in which they came.
+"""The order of requests: those that touch one partition go on in the order in which they came.
 
 Each request waits for the ones that came before it at any of its partitions. Arrival is one order for all, so no two
 requests can wait for each other.
@@ -17,7 +17,7 @@ class Arrivals:
         """The newest request at each partition; done when it has left."""
 
     def is_awaited(self, partitions: Iterable[Partition]) -> bool:
-        """Whether a request is under way at any of them."""
+        """True if a request is under way at any of these partitions."""
         return any(partition in self._last for partition in partitions) if self._last else False
 
     @asynccontextmanager
@@ -40,7 +40,7 @@ class Arrivals:
         left: "asyncio.Future[None]",
         before: "set[asyncio.Future[None]]",
     ) -> None:
-        """One that was cancelled while it waited leaves only when those before it have left."""
+        """Let the next requests go on. A request that was cancelled while it waited leaves only after those before it."""
         waiting = [each for each in before if not each.done()]
         if waiting:
             waiting[0].add_done_callback(lambda _: self._leave(partitions, left, before))

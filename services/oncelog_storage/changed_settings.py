@@ -13,7 +13,9 @@ from oncelog.rpc.metadata import MetadataFollower
 from oncelog_storage.settings import StorageSettings
 
 _CLEANER_PAUSE_MIN_MS: Final = 10
-"""A shorter one may be set, as in Kafka; the cleaner would take the event loop for itself."""
+"""The cleaner's pause is at least this long, in ms. A shorter pause may be set, as in Kafka, but the cleaner would take
+the event loop for itself.
+"""
 
 
 class ChangedSettings:
@@ -38,7 +40,7 @@ class ChangedSettings:
         return self._number(CLEANER_MAP_BYTES, self._settings.cleaner_map_bytes)
 
     async def cleaner_pause(self) -> None:
-        """Return when the cleaner looks again. What is set meanwhile counts from the beginning of the pause."""
+        """Return when the cleaner's pause is over. A pause that is set meanwhile counts from the beginning of this one."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
         while (left := begun + self._cleaner_pause_s - loop.time()) > 0:

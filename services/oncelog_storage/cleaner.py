@@ -1,8 +1,8 @@
-"""Keeps compacted logs short: which log is cleaned next, and the change from old segments to cleaned ones.
+"""The cleaner keeps compacted logs short: it chooses the next log, and exchanges old segments for cleaned ones.
 
-The reading and writing is `cleaner_pass`'s, in a thread of its own; what stays is `core.cleaning`'s to say; the files
-change places by `segment_swap`. Here, on the event loop, is what must happen in one step: nobody appends, rolls,
-deletes or checkpoints while segments are exchanged, and readers see the old ones or the new.
+`cleaner_pass` reads and writes in a thread of its own. `core.cleaning` decides which records stay. `segment_swap`
+exchanges the files. This module runs on the event loop, and exchanges segments in one step. During that step nobody
+appends, rolls, deletes or checkpoints. So readers see either the old segments or the new one.
 """
 
 import asyncio
@@ -53,7 +53,10 @@ _Chosen = Chosen[HostedPartition]
 
 @dataclass(slots=True)
 class CleanerMetrics:
-    """For metrics. Bytes saved count what cleaned segments are shorter than those they replaced."""
+    """Counts of the cleaner, for metrics.
+
+    `bytes_saved` is by how much cleaned segments are shorter than those they replaced.
+    """
 
     cleanable_bytes: int = 0
     passes: int = 0
@@ -64,7 +67,7 @@ class CleanerMetrics:
 
 
 class Cleaner:
-    """`run` is a task; `clean_all` does at once what it does by and by.
+    """The cleaner of a node's logs. `run` is a task that cleans for ever; `clean_all` cleans now what is dirty enough.
 
     `checkpoint` moves a log's recovery point: only what is safe on disk is cleaned. `remove_later` takes files that
     nobody reads any more.
@@ -102,7 +105,7 @@ class Cleaner:
             await self.clean_all()
 
     def stop(self) -> None:
-        """The pass under way ends at its next slice; what it wrote is removed."""
+        """Stop the cleaner's thread. A pass under way ends at its next slice, and the files that it wrote are removed."""
         self._is_stopping.set()
         self._thread.shutdown(wait=True)
 
@@ -114,7 +117,7 @@ class Cleaner:
                     return
 
     async def _try_to_clean(self, chosen: _Chosen) -> bool:
-        """False: nothing more for now."""
+        """Clean one log. False: no other log is cleaned until the cleaner's next look."""
         leader = chosen.leader
         count = leader.log.truncation_count
         try:
@@ -124,7 +127,7 @@ class Cleaner:
             return False
         except (CorruptSource, StorageFailed) as error:
             if leader.log.truncation_count != count:
-                # What the pass was reading was cut off under it.
+                # The log was truncated where the pass was reading.
                 return False
             self._give_up(leader, error)
         except OSError as error:
@@ -214,12 +217,12 @@ class Cleaner:
         sealed: Sequence[SegmentFacts],
         first_dirty: int,
     ) -> Callable[[], tuple[CleaningPass, int]]:
-        """What the thread does first, with all it needs to know of the log as it is now."""
+        """Return the beginning of a pass, for the cleaner's thread, with the facts of the log as it is now."""
         sources = [
             Source(s.base_offset, f.end_offset, s.size_bytes, s.log_path, s.changed_ms)
             for s, f in zip(segments, sealed, strict=True)
         ]
-        # What is loaded grows at its end only; what is not has its file, which is for the thread to read.
+        # A loaded index grows at its end only. An index that is not loaded has its file, which the thread reads.
         aborted = [(s, list(s.aborted()) if s.is_loaded else None) for s in log.segments]
         producers = list(log.producers.entries())
         settings = PassSettings(
@@ -247,7 +250,7 @@ class Cleaner:
     async def _exchange(
         self, leader: HostedPartition, old: Sequence[Segment], cleaned: CleanedSegment
     ) -> None:
-        """Raises CleaningStopped, OSError."""
+        """Put one cleaned segment into the log in the place of `old`. Raises CleaningStopped, OSError."""
         log = leader.log
         replacement = segment_swap.Replacement(log.directory, cleaned.replaced)
         async with log.folder_lock:
@@ -271,7 +274,11 @@ class Cleaner:
         self._remove_later(leader, deleted)
 
     def _place_of(self, leader: HostedPartition, old: Sequence[Segment]) -> int | None:
-        """Where these segments are in the log, if they all still are and none is the newest."""
+        """Return the index of the first of `old` in the log, or None.
+
+        None means that one of them is no longer there, that the newest segment is among them, or that the partition is
+        no longer hosted.
+        """
         return place_of(leader.log.segments, old) if self._hosted.holds(leader) else None
 
     async def _keep_offset(self, leader: HostedPartition, cleaned_to: int) -> None:
@@ -295,7 +302,7 @@ def _facts(segment: Segment, following: Segment, *, has_lag: bool) -> SegmentFac
 def _aborted_in(
     parts: Sequence[tuple[Segment, list[AbortedTransactionEntry] | None]],
 ) -> list[AbortedTransactionEntry]:
-    """Raises CorruptSegment."""
+    """Return the entries of all segments; `None` in a part means that its file is read. Raises CorruptSegment."""
     found: list[AbortedTransactionEntry] = []
     for segment, entries in parts:
         found += segment.read_aborted_file() if entries is None else entries

@@ -1,4 +1,4 @@
-"""One pass over a compacted log, in a thread of its own: it reads and writes what `core.cleaning_pass` says.
+"""One pass over a compacted log, in a thread of its own: it does the reads and writes of `core.cleaning_pass`.
 
 It has descriptors of its own. What it writes nobody sees before `segment_swap`. After each millisecond of work it
 sleeps, so that the event loop never waits long for the interpreter. It sleeps as long as its share of the disk asks
@@ -36,15 +36,18 @@ from oncelog_storage.segment_swap import discard
 
 _SLICE_S: Final = 0.001
 _REST_SHARE: Final = 0.5
-"""Of the time a slice took: what the thread sleeps before the next one, at least."""
+"""The cleaner's thread sleeps at least this share of the time that its last slice took."""
 
 
 class CleaningStopped(OncelogError):
-    """The node stops, or the log is no longer what the pass began with. Nothing was changed."""
+    """A pass ended without a change, because the node stops or the log is no longer what the pass began with."""
 
 
 class Pace:
-    """Rests between slices of work; `io_bytes_per_s` counts what is read and written, 0 for no limit."""
+    """The speed of the cleaner's thread: it rests between slices of work.
+
+    `io_bytes_per_s` counts bytes read and written; 0 means no limit.
+    """
 
     def __init__(self, io_bytes_per_s: int, is_stopping: threading.Event) -> None:
         self._io_bytes_per_s = io_bytes_per_s
@@ -53,7 +56,7 @@ class Pace:
         self._slice_bytes = 0
 
     def worked(self, size_bytes: int) -> None:
-        """Called after each batch. Raises CleaningStopped."""
+        """Count a batch that is done, and rest when a slice is over. Raises CleaningStopped."""
         self._slice_bytes += size_bytes
         spent_s = time.perf_counter() - self._slice_began
         if spent_s < _SLICE_S:
@@ -68,7 +71,7 @@ class Pace:
 
 
 class CleanedSegment(NamedTuple):
-    """Written and synced as `.cleaned`. `segment` has its size and its indexes."""
+    """A cleaned segment whose `.cleaned` files are written and synced. `segment` has its size and its indexes."""
 
     segment: Segment
     replaced: tuple[int, ...]
@@ -76,7 +79,7 @@ class CleanedSegment(NamedTuple):
 
 
 class CleaningPass:
-    """`learn` first, then `rewrite` group by group in order."""
+    """One cleaning pass over a log. The caller calls `learn` first, then `rewrite` for each group of segments in order."""
 
     def __init__(
         self,
@@ -96,7 +99,10 @@ class CleaningPass:
         self._work = CleaningWork(sources, aborted, last_words, settings)
 
     def learn(self) -> int:
-        """As `CleaningWork.learn`. Raises CleaningStopped, CorruptSource, OSError."""
+        """Run `CleaningWork.learn`, and return the offset up to which the map reaches.
+
+        Raises CleaningStopped, CorruptSource, OSError.
+        """
         return self._do(self._work.learn(), None)
 
     def rewrite(self, first: int, behind: int) -> CleanedSegment | None:
@@ -138,7 +144,7 @@ class CleaningPass:
 
 
 class _Reader:
-    """Has one source open at a time."""
+    """A reader of sources that keeps one file open at a time."""
 
     def __init__(self) -> None:
         self._source: Source | None = None
@@ -158,7 +164,7 @@ class _Reader:
 
 
 class _Draft:
-    """A segment being written under its `.cleaned` names."""
+    """A cleaned segment that is being written, under its `.cleaned` names."""
 
     def __init__(
         self, directory: Path, files: OpenFiles, sources: Sequence[Source], interval_bytes: int
@@ -195,7 +201,7 @@ class _Draft:
             self._flush()
 
     def finish(self, aborted: Sequence[AbortedTransactionEntry]) -> Segment:
-        """Sync all of it; the segment is as it will be in the log."""
+        """Sync all files of the segment. Return it as it will be in the log."""
         self._flush()
         os.fdatasync(self._descriptor)
         self._close()

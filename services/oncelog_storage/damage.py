@@ -1,9 +1,9 @@
-"""What a start may cut off a log, and where that goes (ADR 0023).
+"""The cutting of a damaged log at a start, and the files that keep what was cut off (ADR 0023).
 
 A kill leaves at most one unfinished write: at the end of the newest segment, shorter than it says, nothing readable
-behind it but what stands inside of its own records. Nobody was answered for it. Everything else that cannot be read is
-damage to records that may have been acknowledged. It is never cut by itself: the partition is offline until a replica,
-a backup or an operator (`oncelog storage repair`) decides.
+behind it but what stands inside of its own records. No producer got a response for it. Everything else that cannot be
+read is damage to records that may have been acknowledged. A start never cuts that: the partition is offline until a
+replica, a backup or an operator (`oncelog storage repair`) decides.
 
 A power cut leaves more (`disk_model` in the simulator has it as a list): files that end early, pages of zeros, in any
 file that was not synced, with sound batches behind. With `flush_policy=os` that is what ADR 0011 gives up. So the log
@@ -33,7 +33,7 @@ _COPY_BYTES: Final = 1 << 20
 
 
 def behind(segment: Segment, position: int, offset: int, later: Sequence[Segment]) -> Behind:
-    """What can be read behind the damage at `position`, where `offset` was expected. Raises OSError."""
+    """Count the records that can be read behind the damage at `position`, where `offset` was expected. Raises OSError."""
     data = _bytes_from(segment.log_path, position, segment.size_bytes)
     found = counted_in(data, offset)
     for following in later:
@@ -50,7 +50,7 @@ def judge(
     is_newest: bool,
     may_have_lost_power: bool = False,
 ) -> Verdict:
-    """As `core.damage.verdict`, of the file's bytes. Raises OSError."""
+    """Apply `core.damage.verdict` to the file's bytes. Raises OSError."""
     return verdict(
         _bytes_from(segment.log_path, error.position, segment.size_bytes),
         segment.size_bytes - error.position,
@@ -63,7 +63,7 @@ def judge(
 
 
 def _bytes_from(path: str, position: int, end: int) -> bytes:
-    """At most so many as are searched."""
+    """Return the file's bytes from `position` to `end`, but at most `SEARCHED_BYTES_MAX`."""
     with opened(path) as descriptor:
         return os.pread(descriptor, min(max(end - position, 0), SEARCHED_BYTES_MAX), position)
 
@@ -72,7 +72,7 @@ def _bytes_from(path: str, position: int, end: int) -> bytes:
 
 
 def set_aside_tail(segment: Segment, position: int, *, is_readable: bool) -> None:
-    """Copy what is behind `position`; the caller cuts it off after. Raises OSError where records are in it."""
+    """Copy what is behind `position`; the caller cuts it off afterwards. Raises OSError if it holds records."""
     suffix = CUT_SUFFIX if is_readable else TORN_SUFFIX
     target = _free_name(f"{segment.log_path}.{position}", suffix)
     try:
@@ -89,9 +89,11 @@ def set_aside_tail(segment: Segment, position: int, *, is_readable: bool) -> Non
 
 
 def set_aside_segment(segment: Segment) -> None:
-    """Its records stay as a file that no start reads; its indexes can be derived. Raises OSError.
+    """Keep a segment's records as a file that no start reads.
 
-    The indexes go first: one without its segment tells that a segment is missing.
+    Its indexes can be derived, and are removed. Raises OSError.
+
+    The indexes go first: an index without its segment would say that a segment is missing.
     """
     segment.close()
     for suffix in INDEX_SUFFIXES:
@@ -101,7 +103,7 @@ def set_aside_segment(segment: Segment) -> None:
 
 
 def remove_segment(segment: Segment) -> None:
-    """What a leader has no more. Raises OSError."""
+    """Remove a segment that the leader no longer has. Raises OSError."""
     segment.close()
     for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX):
         Path(segment.path(suffix)).unlink(missing_ok=True)
@@ -127,7 +129,7 @@ def _copy(source: str, position: int, end: int, target: str) -> None:
 
 
 def _forget_oldest(directory: Path) -> None:
-    """Unfinished writes are evidence, not data: the newest few are enough."""
+    """Remove all but the newest few files of unfinished writes, which are evidence and no data."""
     kept = sorted(
         (path for path in directory.iterdir() if path.name.endswith(TORN_SUFFIX)),
         key=lambda path: (path.stat().st_mtime_ns, path.name),

@@ -1,4 +1,4 @@
-"""Answers for roles of the same process: the fields of `proto/`, and bytes that nobody copies."""
+"""Responses for roles of the same process. They have the fields of `proto/`, and nobody copies their bytes."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ class RecordErrors(list[RecordError]):
 
 
 class PartitionProduced:
-    """As `storage_pb2.PartitionProduced`."""
+    """A partition of a Produce response, with the fields of `storage_pb2.PartitionProduced`."""
 
     __slots__ = (
         "base_offset",
@@ -51,7 +51,7 @@ class PartitionsProduced(list[PartitionProduced]):
 
 
 class ProduceResponse:
-    """As `storage_pb2.ProduceResponse`."""
+    """A Produce response, with the fields of `storage_pb2.ProduceResponse`."""
 
     __slots__ = ("partitions",)
 
@@ -71,7 +71,7 @@ class AbortedTransactions(list[AbortedTransaction]):
 
 
 class FetchedPartition:
-    """As `storage_pb2.FetchedPartition`."""
+    """A partition of a Fetch response, with the fields of `storage_pb2.FetchedPartition`."""
 
     __slots__ = (
         "aborted_transactions",
@@ -103,7 +103,7 @@ class FetchedPartitions(list[FetchedPartition]):
 
 
 class FetchResponse:
-    """As `storage_pb2.FetchResponse`."""
+    """A Fetch response, with the fields of `storage_pb2.FetchResponse`."""
 
     __slots__ = ("partitions",)
 
@@ -112,11 +112,11 @@ class FetchResponse:
 
 
 class MarkerAnswer:
-    """Of one marker in one partition."""
+    """The result of one marker in one partition."""
 
     __slots__ = ("error_code", "error_message")
 
     def __init__(self) -> None:
         self.error_code: int = ErrorCode.REQUEST_TIMED_OUT
-        """Until it is written."""
+        """REQUEST_TIMED_OUT until the marker is written."""
         self.error_message = ""

@@ -1,5 +1,7 @@
-"""What a partition leader tells the live feed: transactions that begin to write, producers that are refused, and
-markers (docs/events.md)."""
+"""The events of a partition leader for the live feed (docs/events.md).
+
+A transaction begins to write, a batch is refused, or a marker is written.
+"""
 
 import time
 from typing import Final
@@ -27,11 +29,14 @@ _OF_PRODUCERS: Final = frozenset(
         ErrorCode.NOT_ENOUGH_REPLICAS,
     }
 )
-"""What is told: what says something of the producer, and a partition that takes no writes."""
+"""The refusals that become events: those that say something of the producer, and a partition that takes no writes."""
 
 
 class StorageEvents:
-    """The same refusal of the same producer is told once a second, with the count of those before it."""
+    """The events of this node's partition leaders.
+
+    The same refusal of the same producer is published once a second, with the count of those before it.
+    """
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
@@ -40,7 +45,7 @@ class StorageEvents:
     def appended(
         self, transactional_id: str, leader: HostedPartition, header: BatchHeader, base_offset: int
     ) -> None:
-        """Told of each transactional batch; an event is only the one that opens a transaction in its partition."""
+        """Publish a transactional batch that opens a transaction in its partition. Other batches are no events."""
         entry = leader.log.producers.get(header.producer_id)
         if entry is None or entry.current_txn_first_offset != base_offset:
             return
@@ -62,7 +67,7 @@ class StorageEvents:
         header: BatchHeader,
         error_code: int,
     ) -> None:
-        """A batch with a producer id."""
+        """Publish the refusal of a batch with a producer id."""
         if error_code not in _OF_PRODUCERS or header.producer_id < 0:
             return
         key = (partition, header.producer_id, error_code)
@@ -97,7 +102,7 @@ class StorageEvents:
         offset: int,
         last_stable_offset: int,
     ) -> None:
-        """`offset` of the marker, or of the last one of those that were written together."""
+        """Publish a marker. `offset` is the marker's, or that of the last marker in the same write."""
         self._feed.publish(
             "marker",
             topic=partition.topic,

@@ -1,8 +1,8 @@
 """Fetch: whole batches up to the HW or the LSO, and the long poll for more.
 
-`core.fetching` says what is answered; here the logs are read, and new records waited for. A fetch that finds too little
-registers with its partitions; an append, a moved LSO or its deadline wakes it. It counts the bytes that appends add, so
-it reads again only when there is enough.
+`core.fetching` decides the response; this module reads the logs, and waits for new records. A fetch that finds too
+little registers with its partitions; an append, a moved LSO or its deadline wakes it. It counts the bytes that appends
+add, so it reads again only when there is enough.
 """
 
 import asyncio
@@ -32,7 +32,10 @@ from oncelog_storage.settings import StorageSettings
 
 _WAIT_MS_MAX = 3_600_000
 _TURN_PARTITIONS: Final = 200
-"""Read in one step of the event loop: one or two milliseconds. A fetch of more lets others go on in between."""
+"""One step of the event loop reads at most this many partitions, in one or two milliseconds.
+
+A larger fetch lets others go on between steps.
+"""
 
 
 _Reading = Fetching[HostedPartition]
@@ -40,7 +43,7 @@ ResponseT = TypeVar("ResponseT", pb.FetchResponse, direct_answers.FetchResponse)
 
 
 class _Waiter:
-    """Wakes its future when `missing_bytes` have been appended."""
+    """A Fetch request that waits: its future is done when `missing_bytes` have been appended."""
 
     def __init__(self, missing_bytes: int) -> None:
         self._missing_bytes = missing_bytes
@@ -86,7 +89,7 @@ class FetchHandler:
         ):
             reading.count_given()
             return response
-        # What is too little is read again later, and must not be held until then.
+        # A response that is too small is read again later, and must not stay in memory until then.
         del response
         return await self._wait(request, reading, deadline, response_type)
 
@@ -124,9 +127,10 @@ class FetchHandler:
     async def _fetch_in_turns(
         self, request: pb.FetchRequest, deadline: float, response_type: type[ResponseT]
     ) -> ResponseT:
-        """As `fetch`, for many partitions, and where the disk is waited for.
+        """Fetch as `fetch` does, for requests with many partitions, or with records that must be read from the disk.
 
-        Partitions grow while others are read, so they are watched before they are read."""
+        Partitions grow while others are read, so they are watched before they are read.
+        """
         loop = asyncio.get_running_loop()
         missing_bytes = 1
         while True:
@@ -178,7 +182,7 @@ class FetchHandler:
     def _read_all(
         self, request: pb.FetchRequest, response_type: type[ResponseT]
     ) -> tuple[ResponseT, _Reading]:
-        """In one step. Raises NotInMemory."""
+        """Read all partitions in one step of the event loop. Raises NotInMemory."""
         response, reading = response_type(), self._reading(request)
 
         def read() -> None:
@@ -194,7 +198,7 @@ class FetchHandler:
         reading: _Reading,
         response: pb.FetchResponse | direct_answers.FetchResponse,
     ) -> None:
-        """Raises NotInMemory: nothing is answered yet."""
+        """Read one partition into the response. Raises NotInMemory, and then the response is as before."""
         if reading.is_known(part):
             return
         answer = response.partitions.add(topic=part.topic, partition=part.partition)
@@ -207,7 +211,7 @@ class FetchHandler:
             del response.partitions[-1]
 
     def _found(self, need: Need[HostedPartition]) -> Found:
-        """Raises KafkaError."""
+        """Return what a walk needs of a log. Raises KafkaError, NotInMemory."""
         log = need.hosted.log
         try:
             match need:

@@ -1,4 +1,4 @@
-"""Files: a bounded set of open ones, and writes that are whole or not there."""
+"""Files of a storage node: a bounded set of open ones, and writes that are whole or not there."""
 
 import errno
 import mmap
@@ -16,11 +16,14 @@ from oncelog_storage.core.segment_files import DELETED_SUFFIX, TEMPORARY_SUFFIX
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
-"""Records are nobody's business but this user's."""
+"""The mode of new folders: only this user may read records."""
 
 
 class StorageFailed(OncelogError):
-    """A file could not be read or written; the partition answers KAFKA_STORAGE_ERROR. One line, with the way out."""
+    """A file could not be read or written, so the partition answers KAFKA_STORAGE_ERROR.
+
+    The text is one line with the way out.
+    """
 
 
 class PassingShortage(StorageFailed):
@@ -30,7 +33,7 @@ class PassingShortage(StorageFailed):
 class NotInMemory(Exception):
     """A read would have to wait for the disk: the system does not hold this part of the file in memory.
 
-    No kind of StorageFailed and no OSError: nothing failed, and nobody but `segment_reader` catches it.
+    This is no StorageFailed and no OSError: nothing failed, and only `segment_reader` catches it.
     """
 
     def __init__(self, path: str, position: int, size_bytes: int) -> None:
@@ -41,9 +44,9 @@ class NotInMemory(Exception):
 
 
 _NO_WAIT: int = getattr(os, "RWF_NOWAIT", 0)
-"""0 where the system cannot say what it holds in memory: then every read may wait."""
+"""The flag of a read that must not wait for the disk; 0 if the system has none, and then every read may wait."""
 _NO_WAIT_UNKNOWN: Final = (errno.EOPNOTSUPP, errno.EINVAL)
-"""From a filesystem that cannot say it."""
+"""The error numbers of a filesystem that does not know `RWF_NOWAIT`."""
 _PIECE_BYTES: Final = 1 << 20
 
 _SHORTAGES: Final = {
@@ -51,7 +54,7 @@ _SHORTAGES: Final = {
     errno.ENFILE: "raise the machine's limit of open files (fs.file-max)",
     errno.ENOMEM: "give it more memory",
 }
-"""What helps against each."""
+"""The error numbers of a shortage of descriptors or memory, with the way out of each."""
 
 
 def is_passing_shortage(error: OSError) -> bool:
@@ -59,12 +62,12 @@ def is_passing_shortage(error: OSError) -> bool:
 
 
 def way_out(error: OSError, otherwise: str = "check the disk") -> str:
-    """What to do about it: nothing is wrong with a disk on which no more files may be opened."""
+    """Return the way out of an error. A disk on which no more files may be opened is not at fault."""
     return _SHORTAGES.get(error.errno or 0, otherwise)
 
 
 def way_out_of_damage(data_dir: str) -> str:
-    """What every error about damaged records ends with."""
+    """Return the way out of damaged records, which ends every error about them."""
     return (
         "restore it from a backup, or stop the node and run"
         f" 'oncelog storage repair {data_dir}', which shows first what would be lost"
@@ -72,13 +75,13 @@ def way_out_of_damage(data_dir: str) -> str:
 
 
 def read_failed(directory: Path, error: OSError) -> StorageFailed:
-    """What a failed read of a partition's files means."""
+    """Return the error for a failed read of a partition's files: a shortage, or a failure of the disk."""
     kind = PassingShortage if is_passing_shortage(error) else StorageFailed
     return kind(f"cannot read {directory}: {error.strerror}; {way_out(error)}")
 
 
 def machine_boot_id() -> str:
-    """Another one after each start of the machine; "" where the system does not tell."""
+    """Return the id of the machine's last start, which is another one after each start; "" if the system does not tell."""
     try:
         return _BOOT_ID.read_text().strip()
     except (OSError, ValueError):
@@ -87,7 +90,7 @@ def machine_boot_id() -> str:
 
 @contextmanager
 def opened(path: str | Path, flags: int = os.O_RDONLY) -> Iterator[int]:
-    """A descriptor of this file or folder while the block runs. Raises OSError."""
+    """Yield a descriptor of this file or folder while the block runs. Raises OSError."""
     descriptor = os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
     try:
         yield descriptor
@@ -106,14 +109,17 @@ class OpenFiles:
         self._open_files_max = open_files_max
         self._descriptors: OrderedDict[str, int] = OrderedDict()
         self._memory_only_in: int | None = None
-        """The thread that must not wait: the event loop's, within one step. Others read segments, too."""
+        """The thread that must not wait for the disk: the event loop's, within one step.
+
+        Other threads read segments too.
+        """
         self._piece: mmap.mmap | None = None
 
     def __len__(self) -> int:
         return len(self._descriptors)
 
     def get(self, path: str, *, create: bool = False) -> int:
-        """A descriptor for reading and writing. Raises OSError."""
+        """Return a descriptor for reading and writing. Raises OSError."""
         descriptor = self._descriptors.get(path)
         if descriptor is not None:
             self._descriptors.move_to_end(path)
@@ -130,7 +136,10 @@ class OpenFiles:
 
     @contextmanager
     def memory_only(self) -> Iterator[None]:
-        """Reads in here raise NotInMemory instead of waiting for the disk. Nothing may be awaited in here."""
+        """Make reads in this block raise NotInMemory instead of waiting for the disk.
+
+        Nothing may be awaited in the block.
+        """
         before = self._memory_only_in
         self._memory_only_in = threading.get_ident() if _NO_WAIT else None
         try:
@@ -140,7 +149,7 @@ class OpenFiles:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """For reads that must not end half-way. In another thread every read waits anyway."""
+        """Let reads in this block wait, because they must not end half-way. In another thread every read waits anyway."""
         if self._memory_only_in != threading.get_ident():
             yield
             return
@@ -151,7 +160,7 @@ class OpenFiles:
             self._memory_only_in = before
 
     def pread(self, descriptor: int, path: str, size_bytes: int, position: int) -> bytes:
-        """Of an open file. Raises OSError, NotInMemory."""
+        """Read bytes of an open file. Raises OSError, NotInMemory."""
         if self._memory_only_in is None or self._memory_only_in != threading.get_ident():
             return os.pread(descriptor, size_bytes, position)
         found = self._held(descriptor, size_bytes, position)
@@ -161,7 +170,7 @@ class OpenFiles:
         return found
 
     def _held(self, descriptor: int, size_bytes: int, position: int) -> bytes:
-        """What the system holds in memory of these bytes, from the first on."""
+        """Return as many of these bytes, from the first on, as the system holds in memory. Raises OSError."""
         if self._piece is None:
             # Whole pages: the kernel copies several times faster into them.
             self._piece = mmap.mmap(-1, _PIECE_BYTES)
@@ -184,7 +193,10 @@ class OpenFiles:
         return found[0] if len(found) == 1 else b"".join(found)
 
     def read_end(self, path: str, bytes_max: int | None = None) -> tuple[bytes, int]:
-        """(the last bytes of a file that is not kept open, the size of all). Raises OSError, NotInMemory."""
+        """Return (the last bytes of a file that is not kept open, the size of the whole file).
+
+        Raises OSError, NotInMemory.
+        """
         with opened(path) as descriptor:
             size = os.fstat(descriptor).st_size
             wanted = size if bytes_max is None else min(size, bytes_max)
@@ -203,8 +215,10 @@ class OpenFiles:
 def write_fully(
     descriptor: int, buffers: tuple[bytes | memoryview, ...], size_bytes: int, position: int
 ) -> None:
-    """All of `buffers`, which are `size_bytes` long, at `position`. Raises OSError; what was written by then must be
-    cut off by the caller."""
+    """Write all of `buffers`, which are `size_bytes` long, at `position`.
+
+    Raises OSError; the caller must cut off the bytes that were written by then.
+    """
     written = os.pwritev(descriptor, buffers, position)
     if written == size_bytes:
         return
@@ -228,7 +242,7 @@ def write_atomically(path: Path, data: bytes, *, sync: bool) -> None:
 
 
 def write_file(path: str | Path, data: bytes, *, sync: bool) -> None:
-    """Anew; a crash may leave any part of it. Raises OSError."""
+    """Write a file anew. A crash may leave any part of it. Raises OSError."""
     with opened(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as descriptor:
         write_fully(descriptor, (data,), len(data), 0)
         if sync:
@@ -236,7 +250,7 @@ def write_file(path: str | Path, data: bytes, *, sync: bool) -> None:
 
 
 def write_at(path: str, position: int, data: bytes) -> None:
-    """`data` at `position`, the file ending behind it, synced. Raises OSError."""
+    """Write `data` at `position`, end the file behind it, and sync. Raises OSError."""
     with opened(path, os.O_WRONLY | os.O_CREAT) as descriptor:
         write_fully(descriptor, (data,), len(data), position)
         os.ftruncate(descriptor, position + len(data))
@@ -244,7 +258,7 @@ def write_at(path: str, position: int, data: bytes) -> None:
 
 
 def rename_deleted(path: str | Path) -> str:
-    """Returns the new name, under which the file waits to be removed. Raises OSError.
+    """Rename a file that is to be removed later, and return its new name. Raises OSError.
 
     The file's number keeps the name unique: a log may begin again at an offset where an older file still waits.
     """
@@ -259,13 +273,16 @@ def touch(path: str) -> None:
 
 
 def sync_file(path: str) -> None:
-    """What was written to this file survives a power cut. Raises OSError."""
+    """Sync the content of this file, so that it survives a power cut. Raises OSError."""
     with opened(path, os.O_RDWR) as descriptor:
         os.fdatasync(descriptor)
 
 
 def make_folder(path: Path) -> None:
-    """Make `path` and what is missing above it, so that a power cut does not take it away. Raises OSError."""
+    """Make `path` and the folders that are missing above it, so that a power cut does not take them away.
+
+    Raises OSError.
+    """
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     for folder in reversed(missing):
         folder.mkdir(FOLDER_MODE, exist_ok=True)
@@ -274,6 +291,6 @@ def make_folder(path: Path) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Names made, renamed and removed in this directory survive a power cut. Raises OSError."""
+    """Sync this folder, so that names made, renamed and removed in it survive a power cut. Raises OSError."""
     with opened(path, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
         os.fsync(descriptor)

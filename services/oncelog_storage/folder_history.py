@@ -1,13 +1,13 @@
-"""What a storage node's folder remembers of its cluster, in the files `node-history` and `metadata-seen`.
+"""A storage node's memory of its cluster, in the files `node-history` and `metadata-seen` of its folder.
 
-A folder and the controller's metadata belong together, and either may be put back from an older copy. So the folder
-tells with each registration under which incarnations its node registered before, and the newest metadata it acted on;
-the controller compares (ADR 0027). An incarnation is written down before it is used: a process that is killed between
+A folder and the controller's metadata belong together, and either may be put back from an older copy. So each
+registration carries the incarnations under which the node registered before, and the newest metadata it acted on. The
+controller compares them (ADR 0027). An incarnation is written down before it is used: a process that is killed between
 its registration and the answer leaves a folder that knows of it.
 
 The newest metadata is noted often and not synced, in a file of its own: a power cut may take it, and then it is not
-known. A folder without `node-history` is of a version that wrote none, if it has an identity, and is not judged; else
-it is new.
+known. A folder without `node-history`, but with an identity, was written by an older version, and is not judged.
+Without an identity it is new.
 """
 
 import asyncio
@@ -33,11 +33,14 @@ _log = logging.getLogger(__name__)
 NODE_HISTORY: Final = "node-history"
 METADATA_SEEN: Final = "metadata-seen"
 NOTE_DELAY_S: Final = 0.5
-"""Many changes of metadata come together; a kill may forget those of so long."""
+"""The delay before a change of metadata is noted, in seconds, as changes come many together. A kill may forget them."""
 
 
 def node_folder(path: Path) -> Path:
-    """Of what an operator names: a storage node's data folder, or what `oncelog up` was given. Raises OncelogError."""
+    """Return a storage node's data folder. `path` is that folder, or the folder that `oncelog up` was given.
+
+    Raises OncelogError.
+    """
     if not path.is_dir():
         raise OncelogError(f"there is no folder {path}; if it was lost, make it first")
     is_of_up = (path / "controller.db").exists() or (path / "logs").is_dir()
@@ -45,7 +48,10 @@ def node_folder(path: Path) -> Path:
 
 
 class FolderHistory:
-    """Of the data folder of one storage node. `begin`, then `message` with each registration, then `registered`."""
+    """The history of one storage node's data folder.
+
+    The caller calls `begin`, then `message` with each registration, then `registered`.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -57,7 +63,7 @@ class FolderHistory:
     # The steps of a registration.
 
     def begin(self, incarnation_id: str) -> None:
-        """This process is about to register. Raises OncelogError."""
+        """Note that this process is about to register under this incarnation. Raises OncelogError."""
         self._read()
         self._current = incarnation_id
         if not self._history.is_unknown:
@@ -76,7 +82,10 @@ class FolderHistory:
         )
 
     def registered(self) -> None:
-        """Under the incarnation it began with, which is written down already: a disk that is full now does no harm."""
+        """Note that the incarnation given to `begin` has registered.
+
+        It is written down already, so a full disk does no harm.
+        """
         if self._history.incarnation_ids == (self._current,):
             return
         self._history = self._history.registered(self._current)
@@ -88,12 +97,12 @@ class FolderHistory:
     # The metadata that is acted on.
 
     def follow(self, metadata: MetadataFollower) -> None:
-        """From now on the newest image is noted. Until `close`."""
+        """Note the newest metadata image from now on, until `close`."""
         self._see(metadata.image)
         metadata.on_change(lambda _old, new: self._see(new))
 
     def close(self) -> None:
-        """What was seen last is written."""
+        """Write the newest metadata that was seen."""
         if self._handle is not None:
             self._handle.cancel()
             self._note(sync=True)
@@ -119,7 +128,10 @@ class FolderHistory:
     # The file.
 
     def accept_loss(self) -> None:
-        """What is in the folder is all there is: its next registration says so. Raises OncelogError."""
+        """Write down that the folder holds all the data there is.
+
+        The node's next registration says so. Raises OncelogError.
+        """
         directory = LogDirectory(self._folder)
         try:
             directory.hold()
@@ -150,7 +162,7 @@ class FolderHistory:
             ) from None
 
     def _read_position(self) -> MetadataPosition:
-        """Raises OSError."""
+        """Read `metadata-seen`; a missing or damaged file gives an unknown position. Raises OSError."""
         path = self._folder / METADATA_SEEN
         try:
             return decode_position(path.read_bytes())

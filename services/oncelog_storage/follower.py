@@ -1,7 +1,7 @@
-"""One followed partition: it does what `core.follower.FollowedLog` makes of an answer of its leader.
+"""One followed partition: the shell around `core.follower.FollowedLog`, which applies its leader's answers to the log.
 
-Everything but a truncation is one synchronous step. A truncation first makes durable that less is safe, and looks again
-whether it still follows that leader before it cuts.
+Everything but a truncation is one synchronous step. A truncation first makes durable that less is safe. Before it cuts,
+it checks again that it still follows that leader.
 """
 
 import logging
@@ -30,7 +30,7 @@ _COMMIT_TIMEOUT_S = 10.0
 
 
 class FollowerReplica(FollowedLog):
-    """A partition in one leader epoch."""
+    """A partition that this node follows in one leader epoch."""
 
     def __init__(self, hosted: HostedPartition, manager: ReplicaManager, clock: Clock) -> None:
         super().__init__(hosted)
@@ -43,7 +43,7 @@ class FollowerReplica(FollowedLog):
         return self.has_same_leader and self._manager.holds(self._hosted)
 
     def take(self, part: pb.ReplicaFetchedPartition) -> Awaitable[None] | None:
-        """Apply an answer; what is returned must be awaited before the next request. Raises KafkaError."""
+        """Apply an answer. The caller must await what is returned before the next request. Raises KafkaError."""
         if not self._is_current or self.is_failed:
             return None
         log = self._hosted.log
@@ -79,16 +79,17 @@ class FollowerReplica(FollowedLog):
             hosted.local_end_moved(hosted.log.log_end_offset)
 
     async def _make_durable(self, log_end_offset: int, *, is_start_moved: bool) -> None:
-        """What the next request says must outlast a crash: a log start always, the end with flush_policy=always.
+        """Make durable what the next request says: a log start always, the log's end with flush_policy=always.
 
-        When the sync takes longer than this the other partitions go on, and this one waits (`is_durable`)."""
+        If the sync takes longer than `_COMMIT_TIMEOUT_S`, other partitions go on, and this one waits (`is_durable`).
+        """
         if is_start_moved:
             await self._manager.keep_log_starts([self._hosted])
         await self._hosted.wait_written(log_end_offset - 1, _COMMIT_TIMEOUT_S)
 
     @asynccontextmanager
     async def _cutting(self) -> AsyncIterator[None]:
-        """No checkpoint is written and no cleaned segment changes places meanwhile. Raises KafkaError."""
+        """Cut the log in this block, in which no checkpoint is written and no segment is exchanged. Raises KafkaError."""
         hosted = self._hosted
         async with hosted.log.folder_lock:
             hosted.is_truncating = True
@@ -125,7 +126,10 @@ class FollowerReplica(FollowedLog):
         hosted.offline = None
 
     async def _start_over(self, offset: int) -> None:
-        """The leader's log begins behind this one's end, or knows nothing of it: begin empty where it begins."""
+        """Drop the log, and begin an empty one at the leader's log start.
+
+        The leader's log begins behind the end of this log, or has another history.
+        """
         hosted, log = self._hosted, self._hosted.log
         async with self._cutting():
             await self._manager.lower_recovery_point(hosted, 0)

@@ -1,4 +1,4 @@
-"""A partition with its log, and those who wait for it: the shell around `core.partition.Partition`.
+"""A partition with its log and its waiting requests: the shell around `core.partition.Partition`.
 
 A decision and its write are one synchronous step. What may happen before it (a verification, a check in a thread) and
 after it (replication, a sync) is awaited by the callers.
@@ -24,13 +24,13 @@ from oncelog_storage.waiters import OffsetWaiters
 _log = logging.getLogger(__name__)
 
 _NEVER_MS: Final = 2**53
-"""A flush.ms of this or more means never; the default is the largest i64."""
+"""A flush.ms of this or more means that the log is never flushed by time; the default is the largest i64."""
 _ANY_BYTES: Final = 2**31
-"""Told to waiters when something moved that is no append."""
+"""The number of bytes for waiters when the HW or LSO moved without an append."""
 
 
 class HostedPartition(Partition):
-    """One partition of this node. After a sync that `request_flush` asked for, `local_end_moved` is called."""
+    """One partition of this node. The node calls `local_end_moved` after a sync that `request_flush` asked for."""
 
     def __init__(
         self,
@@ -54,9 +54,10 @@ class HostedPartition(Partition):
         self._movement_waiters: dict[Callable[[int], None], None] = {}
 
     def take_offline(self, failure: StorageFailed) -> KafkaError:
-        """Data that should be sound is not: serve nothing more from here. The other partitions go on.
+        """Take the partition offline, because data that should be sound is not. Return the error for its requests.
 
-        A shortage of descriptors or memory says nothing about the data: it is answered and the partition stays.
+        Other partitions go on. After a shortage of descriptors or memory the partition stays online, for the data may
+        be sound.
         """
         if isinstance(failure, PassingShortage):
             _log.warning("%s", failure)
@@ -78,7 +79,7 @@ class HostedPartition(Partition):
         needs_guard: bool,
         now: int,
     ) -> Appended:
-        """Rules 5 to 8 of facts 9, then the write. Raises KafkaError, KAFKA_STORAGE_ERROR included."""
+        """Check a batch by rules 5 to 8 of facts 9, and write it. Raises KafkaError, KAFKA_STORAGE_ERROR included."""
         found = self.find_produced(header, guard, needs_guard=needs_guard)
         if found is not None:
             return found
@@ -97,7 +98,7 @@ class HostedPartition(Partition):
         expected_base_offset: int | None,
         now: int,
     ) -> Appended:
-        """As `find_from_coordinator` decides, then the write. Raises KafkaError."""
+        """Check a coordinator's batch by `find_from_coordinator`, and write it. Raises KafkaError."""
         found = self.find_from_coordinator(
             header,
             coordinator_epoch,
@@ -113,9 +114,10 @@ class HostedPartition(Partition):
         return Appended(base_offset, base_offset, -1)
 
     def append_markers(self, markers: Sequence[MarkerToWrite], now: int) -> None:
-        """Together, so that the LSO passes them in one step.
+        """Write these markers together, so that the LSO passes them in one step.
 
-        Raises KafkaError(KAFKA_STORAGE_ERROR): none is written."""
+        Raises KafkaError(KAFKA_STORAGE_ERROR), and then no marker is written.
+        """
         if not markers:
             return
         try:
@@ -151,7 +153,7 @@ class HostedPartition(Partition):
             self.notify_replicas()
 
     def keep_up(self) -> bool:
-        """After a write: ask for the checkpoint or sync that is due. Returns whether a sync is awaited."""
+        """Request the checkpoint or sync that is due after a write. Return True if a sync is awaited."""
         log = self.log
         if log.bytes_since_checkpoint >= self._checkpoint_bytes:
             self._request_checkpoint(self)
@@ -169,14 +171,14 @@ class HostedPartition(Partition):
             self._request_flush(self)
 
     def local_end_moved(self, offset: int, size_bytes: int = _ANY_BYTES) -> None:
-        """This node has done its part up to `offset`."""
+        """Note that this node has done its part up to `offset`, and wake the requests that wait for that."""
         has_moved = self.move_local_end(offset)
         self._local_waiters.reached(offset)
         if has_moved:
             self.high_watermark_moved(size_bytes)
 
     def high_watermark_moved(self, size_bytes: int = _ANY_BYTES) -> None:
-        """Records below the high watermark are committed. This ends the waits of producers, readers and followers."""
+        """Wake the producers, readers and followers that wait for the high watermark, which has moved."""
         self._commit_waiters.reached(self.high_watermark)
         for notify in tuple(self._movement_waiters):
             notify(size_bytes)
@@ -184,12 +186,12 @@ class HostedPartition(Partition):
             self.notify_replicas()
 
     def follow_replicas(self) -> None:
-        """Something changed that the high watermark depends on."""
+        """Move the high watermark, after something that it depends on has changed."""
         if self.move_with_followers():
             self.high_watermark_moved()
 
     def isr_changed(self) -> None:
-        """The controller has decided: the high watermark may move, or commitment has become impossible for now."""
+        """React to another ISR from the controller: the high watermark may move, or nothing can be committed for now."""
         if self.has_enough_replicas:
             self.follow_replicas()
         else:
@@ -197,18 +199,24 @@ class HostedPartition(Partition):
 
     @property
     def commits_at_once(self) -> bool:
-        """What is written next is committed by that: neither a follower nor a sync will be waited for."""
+        """True if the next write is committed at once: it waits for no follower and no sync."""
         never_syncs = self.log.config.flush_messages >= FLUSH_NEVER and not self._flushes_always
         return self.replicas is None and never_syncs and not self.is_flushing
 
     async def wait_committed(self, last_offset: int, timeout_s: float) -> ErrorCode:
-        """NONE once the high watermark has passed `last_offset`; REQUEST_TIMED_OUT, or why it never will."""
+        """Wait until the high watermark has passed `last_offset`, and return NONE.
+
+        Otherwise return REQUEST_TIMED_OUT after `timeout_s`, or the code that says why it never will.
+        """
         if self.high_watermark > last_offset:
             return ErrorCode.NONE
         return await self._commit_waiters.wait(last_offset, timeout_s)
 
     async def wait_written(self, last_offset: int, timeout_s: float) -> ErrorCode:
-        """NONE once this node has done its part for `last_offset`: what acks=1 asks for."""
+        """Wait until this node has done its part for `last_offset`, and return NONE. That is what acks=1 asks for.
+
+        Otherwise return REQUEST_TIMED_OUT after `timeout_s`, or another error code.
+        """
         if self.local_end > last_offset:
             return ErrorCode.NONE
         return await self._local_waiters.wait(last_offset, timeout_s)
@@ -221,7 +229,7 @@ class HostedPartition(Partition):
         self._movement_waiters.pop(notify, None)
 
     def release_waiters(self) -> None:
-        """Leadership, the topic or the disk is gone, or the node stops: nobody may wait on."""
+        """End all waits, because leadership, the topic or the disk is gone, or the node stops."""
         code = (
             ErrorCode.KAFKA_STORAGE_ERROR
             if self.offline is not None
@@ -235,6 +243,6 @@ class HostedPartition(Partition):
             self._flush_timer = None
 
     def refuse_waiters(self, code: ErrorCode) -> None:
-        """The requests that wait for a commit get this code. Their records may be committed all the same."""
+        """End the waits for a commit with this code. The records may be committed all the same."""
         self._commit_waiters.refuse(code)
         self._local_waiters.refuse(code)

@@ -1,4 +1,4 @@
-"""Asks the controller for another ISR: one request under way for this node, one proposal for each partition.
+"""The sender of ISR proposals to the controller: one request at a time, and one proposal for each partition.
 
 An answer that does not come leaves it unknown what was decided. So the identical proposal is sent again until the
 controller answers or the metadata moves on; its epochs make a repetition harmless. A refusal ends a proposal: the
@@ -54,7 +54,7 @@ class IsrProposals(Proposals[HostedPartition]):
                 self._wanted.set()
 
     async def _send(self, proposals: dict[HostedPartition, Proposal]) -> bool:
-        """Returns False when it is not known what became of them."""
+        """Send these proposals. False: it is not known what the controller decided."""
         request = pb.AlterPartitionRequest(
             node_id=self._node_id, node_epoch=self._node_epoch(), seen=self._seen()
         )

@@ -1,4 +1,4 @@
-"""One partition's log: segments in order, what they say of producers, and where everything ends.
+"""One partition's log: its segments in order, its producer state, its start and its end.
 
 ```
 log start ──────────── recovery point ─────── LSO ─── HW ─── LEO
@@ -51,7 +51,7 @@ _log = logging.getLogger(__name__)
 
 
 class PartitionLog(LogState):
-    """A partition's data. It touches the disk from the first append on; until then its directory need not exist."""
+    """One partition's log on disk. It makes its folder with the first append."""
 
     def __init__(
         self,
@@ -66,18 +66,18 @@ class PartitionLog(LogState):
         self.files = files
         self.segments: list[Segment] = []
         self.folder_made: Callable[[PartitionLog], None] = _ignore
-        """Told when the folder is there."""
+        """The callback that is called when the folder was made."""
         self.start_over_count = 0
-        """How often all of it was dropped, to be copied again or from a later start on."""
+        """The number of times that the whole log was dropped, to be copied again or to begin at a later offset."""
         self.checks_file = ChecksFile(directory)
         self.folder_lock = asyncio.Lock()
-        """Held while a checkpoint is taken and written, and while cleaned segments change places with old ones."""
+        """The lock that is held while a checkpoint is taken and written, and while segments are exchanged or cut."""
         self.set_aside_bytes = 0
         self.set_aside_records = 0
-        """What the start cut off (`damage`)."""
+        """The records that the start cut off and set aside (`damage`)."""
         self.failure: str | None = None
-        """Why the log can take no writes at the moment; a disk that is full, mostly."""
-        # What a failed write left behind this segment's end could not be cut off yet.
+        """The reason why the log can take no writes at the moment, mostly a full disk; None: it takes them."""
+        # The segment whose end a failed write passed, with bytes that could not be cut off yet.
         self._uncut: Segment | None = None
         self._places = ReadPlaces[Segment]()
 
@@ -88,7 +88,7 @@ class PartitionLog(LogState):
         return sum(segment.size_bytes for segment in self.segments)
 
     def segment_index(self, offset: int) -> int:
-        """Index of the segment that holds `offset`, or of the one before a gap."""
+        """Return the index of the segment that holds `offset`, or of the one before a gap."""
         return segment_index(self.segments, offset)
 
     # Appending.
@@ -96,7 +96,7 @@ class PartitionLog(LogState):
     def append(
         self, records: bytes | bytearray, header: BatchHeader, leader_epoch: int, now: int
     ) -> int:
-        """Write one data batch and return its offset. The caller has checked it. Raises StorageFailed."""
+        """Write one data batch that the caller has checked. Return its base offset. Raises StorageFailed."""
         size_bytes, last_offset = len(records), self.log_end_offset + header.last_offset_delta
         added = Addition(size_bytes, last_offset, largest_timestamp(header))
         segment = self.segment_for(added, now)
@@ -108,7 +108,7 @@ class PartitionLog(LogState):
         return self.wrote_batch(segment, position, size_bytes, header)
 
     def append_markers(self, markers: Sequence[MarkerToWrite], leader_epoch: int, now: int) -> int:
-        """Write these markers in one write; returns the first's offset. Raises StorageFailed."""
+        """Write these markers in one write. Return the offset of the first one. Raises StorageFailed."""
         data, last_offset = (
             self.stamped_markers(markers, leader_epoch, now),
             self.log_end_offset + len(markers) - 1,
@@ -130,7 +130,7 @@ class PartitionLog(LogState):
                 self._uncut.truncate_to_size()
                 self._uncut = None
             if not segment.size_bytes:
-                # In this order a kill leaves no batch in a segment that nothing is written down of.
+                # In this order a kill leaves no batch in a segment that `segments-checkpoint` does not have.
                 segment.begin(buffers)
                 self.write_checks()
             segment.write(buffers, size_bytes)
@@ -158,13 +158,16 @@ class PartitionLog(LogState):
         return StorageFailed(message)
 
     def write_checks(self) -> None:
-        """What is known of the segments now, unsynced. Raises OSError."""
+        """Write the checks of the segments as they are now, unsynced. Raises OSError."""
         self.checks_file.write(self.checks_file.take(self.checks()), sync=False)
 
     @contextmanager
     def exchanging(self, base_offsets: Iterable[int]) -> Iterator[Callable[[], None]]:
-        """While a cleaned segment takes the place of these. What it yields is done first, in a worker thread: nothing
-        that is written down of them counts until `note_checks`."""
+        """Mark these segments as unsure while a cleaned segment takes their place.
+
+        The caller first runs the yielded function in a worker thread. No check of these segments counts until
+        `note_checks`.
+        """
         self.exchanged = frozenset(base_offsets)
         taken = self.checks_file.take(self.checks())
         try:
@@ -173,14 +176,17 @@ class PartitionLog(LogState):
             self.exchanged = frozenset()
 
     def note_checks(self) -> None:
-        """As `write_checks`. Where it fails what is written down is older, and a start believes less."""
+        """Write the checks as `write_checks` does.
+
+        If that fails, the stored checks are older, and a start believes less.
+        """
         try:
             self.write_checks()
         except OSError as error:
             _log.warning("%s: cannot write %s: %s", self.partition, CHECKS_FILE, error.strerror)
 
     def segment_for(self, added: Addition, now: int) -> Segment:
-        """The newest segment, or a new one if the append does not fit any more. Raises StorageFailed."""
+        """Return the newest segment, or a new one if the append does not fit any more. Raises StorageFailed."""
         match self.room_for(added, now):
             case Room.NEWEST:
                 segment = self.segments[-1]
@@ -218,12 +224,15 @@ class PartitionLog(LogState):
         self.folder_made(self)
 
     def write_topic_id(self) -> None:
-        """Raises OSError."""
+        """Write the topic id into the partition's folder. Raises OSError."""
         content = f"version: 0\ntopic_id: {encode_topic_id(self.topic_id)}\n".encode()
         write_atomically(self.directory / PARTITION_METADATA, content, sync=False)
 
     def make_folder_durable(self) -> None:
-        """For what is to outlast a power cut without a record. Raises StorageFailed and OSError."""
+        """Sync the partition's folder, so that a log without a record outlasts a power cut.
+
+        Raises StorageFailed and OSError.
+        """
         # A folder may be there without this file: a power cut can have taken it.
         if not (self.directory / PARTITION_METADATA).exists():
             self._create_directory()
@@ -232,12 +241,15 @@ class PartitionLog(LogState):
         sync_directory(self.directory.parent)
 
     def assign_leader_epoch(self, leader_epoch: int, start_offset: int) -> None:
-        """This epoch writes from here on. The first append makes the folder; its batches tell the epoch by then."""
+        """Note that this leader epoch writes from `start_offset` on.
+
+        The first append makes the folder. Before that the epoch is in memory only, and the batches tell it afterwards.
+        """
         if self.leader_epochs.assign(leader_epoch, start_offset) and self.exists_on_disk:
             self.write_leader_epochs(sync=False)
 
     def write_leader_epochs(self, *, sync: bool) -> None:
-        """A checkpoint that cannot be written now is derived again from the batches after a crash."""
+        """Write the leader epochs. If that fails, a start after a crash derives them from the batches."""
         try:
             write_atomically(
                 self.directory / LEADER_EPOCH_CHECKPOINT,
@@ -250,9 +262,9 @@ class PartitionLog(LogState):
     # Reading.
 
     def read(self, fetch_offset: int, upper_offset: int, bytes_max: int) -> LogSlice:
-        """Batches from the one that holds `fetch_offset` up to `upper_offset`, from one segment.
+        """Return batches from the one that holds `fetch_offset` up to `upper_offset`, from one segment.
 
-        At least one batch when there is one. Raises CorruptSegment, StorageFailed.
+        At least one batch is returned when there is one. Raises CorruptSegment, StorageFailed.
         """
         if fetch_offset >= upper_offset or not self.segments:
             return LogSlice(b"", -1)
@@ -277,7 +289,7 @@ class PartitionLog(LogState):
     def aborted_transactions(
         self, fetch_offset: int, upper_offset: int
     ) -> list[AbortedTransactionEntry]:
-        """Aborted transactions with data in [fetch_offset, upper_offset) (facts 5.3). Raises StorageFailed."""
+        """Return the aborted transactions with data in [fetch_offset, upper_offset) (facts 5.3). Raises StorageFailed."""
         later = self.segments[self.segment_index(fetch_offset) :] if self.segments else ()
         try:
             return aborted_between(
@@ -287,7 +299,7 @@ class PartitionLog(LogState):
             raise read_failed(self.directory, error) from error
 
     def checkpointed(self, recovery_point: int) -> None:
-        """Everything below is synced, indexes of sealed segments included: those need no memory any more."""
+        """Note that everything below `recovery_point` is synced. Indexes of sealed segments may then leave memory."""
         self.recovery_point = max(self.recovery_point, recovery_point)
         self.is_derived = False
         for segment in self.segments[: self.droppable(recovery_point)]:
@@ -297,7 +309,7 @@ class PartitionLog(LogState):
     # Deleting.
 
     def drop_segments_before(self, offset: int) -> list[str]:
-        """Take segments that end at or below `offset` out of the log; returns their files, renamed, to be removed.
+        """Take segments that end at or below `offset` out of the log. Return their files, renamed, to be removed.
 
         The newest segment always stays.
         """
@@ -318,12 +330,15 @@ class PartitionLog(LogState):
         return dropped
 
     def forget_reads(self) -> None:
-        """The segments are about to be replaced."""
+        """Forget what was read of the segments, which are about to be replaced."""
         self._uncut = None
         self._places.forget()
 
     def replace_segments(self, first: int, behind: int, segment: Segment) -> None:
-        """A cleaned segment takes the place of these; its file already has the first one's name."""
+        """Put a cleaned segment into the place of the segments from `first` to before `behind`.
+
+        Its file already has the first one's name.
+        """
         for replaced in self.segments[first:behind]:
             replaced.close()
         self.segments[first:behind] = [segment]

@@ -1,4 +1,4 @@
-"""Checkpoints: what bounds the work after a crash, and what survives a power cut.
+"""The checkpoints of a log: they limit the work after a crash, and make data survive a power cut.
 
 On the loop: `prepare` takes producer state and index parts as they are at the log's end. In a worker thread: `write`
 syncs the log first, then indexes, then puts the snapshot in place; only then may the caller move the recovery point to
@@ -34,11 +34,11 @@ from oncelog_storage.segment import Segment
 from oncelog_storage.segment_checks import ChecksFile, TakenChecks, remove_old_checks
 
 SNAPSHOTS_KEPT: Final = 2
-"""The newest serves; the one before it stands in when the newest turns out unreadable."""
+"""The number of snapshots that are kept. The older one is used when the newest is unreadable."""
 
 
 class Checkpoint(NamedTuple):
-    """Everything a checkpoint writes, taken at `offset`."""
+    """The content that a checkpoint writes, taken when the log ended at `offset`."""
 
     directory: Path
     offset: int
@@ -51,7 +51,7 @@ class Checkpoint(NamedTuple):
 
 
 def prepare(log: PartitionLog) -> Checkpoint:
-    """What must be written so that a crash after now scans nothing before now."""
+    """Take what must be written now, so that a start after a crash scans nothing before the current log end."""
     dirty = log.segments[log.segment_index(log.recovery_point) :]
     for segment in dirty:
         # A start reads nothing before the checkpoint, so the time index must know all of it.
@@ -76,7 +76,7 @@ def prepare(log: PartitionLog) -> Checkpoint:
 
 
 def write(checkpoint: Checkpoint, sync: Callable[[list[str]], None]) -> None:
-    """Sync the log with `sync`, then write what rests on it. For a worker thread. Raises OSError."""
+    """Sync the log with `sync`, then write what depends on it. A worker thread calls this. Raises OSError."""
     sync(checkpoint.log_paths)
     for _, parts in checkpoint.index_parts:
         for path, position, data in parts:
@@ -98,7 +98,7 @@ def _has_size(path: str, size_bytes: int) -> bool:
 
 
 def finish(log: PartitionLog, checkpoint: Checkpoint) -> None:
-    """The recovery point with this offset is on disk."""
+    """Note that the recovery point of this checkpoint is on disk."""
     for segment, parts in checkpoint.index_parts:
         segment.written(parts)
     log.checkpointed(checkpoint.offset)
@@ -108,13 +108,16 @@ def finish(log: PartitionLog, checkpoint: Checkpoint) -> None:
 
 
 def discard(checkpoint: Checkpoint) -> None:
-    """The log was truncated meanwhile: take the snapshot away again. For a worker thread. Raises OSError."""
+    """Remove the checkpoint's snapshot, because the log was truncated meanwhile.
+
+    A worker thread calls this. Raises OSError.
+    """
     name = file_stem(checkpoint.offset) + SNAPSHOT_SUFFIX
     (checkpoint.directory / name).unlink(missing_ok=True)
 
 
 def remove_old_snapshots(checkpoint: Checkpoint, committed: int) -> None:
-    """As `core.retention.removable_snapshots`. For a worker thread. Raises OSError."""
+    """Delete snapshots by `core.retention.removable_snapshots`. A worker thread calls this. Raises OSError."""
     directory = checkpoint.directory
     if not directory.is_dir():
         return
@@ -124,15 +127,18 @@ def remove_old_snapshots(checkpoint: Checkpoint, committed: int) -> None:
 
 
 def unsynced_paths(log: PartitionLog) -> list[str]:
-    """The segment files that may hold bytes only the operating system has."""
+    """Return the segment files that may hold bytes which are not yet on disk."""
     dirty = log.segments[log.segment_index(max(log.recovery_point, log.flushed_offset)) :]
     return [segment.log_path for segment in dirty if segment.size_bytes]
 
 
 def sync_recovered(folder: Path, logs: Iterable[PartitionLog]) -> dict[Partition, StorageFailed]:
-    """What a killed process left in the system's cache reads as if it were safe. It is made so before anybody, a leader
-    that counts replicas above all, is told of it. All `logs` are in `folder`, which may hold thousands and is synced
-    once. Blocks; returns those that nobody may be told of, and why."""
+    """Sync recovered logs. Return those whose sync failed, with the reason.
+
+    What a killed process left in the system's cache reads as if it were safe. It is synced before any position is sent,
+    above all to a leader that counts replicas. The positions of logs that failed may not be sent. All `logs` are in
+    `folder`, which may hold thousands and is synced once. This call blocks.
+    """
     dirty = [log for log in logs if log.is_dirty]
     if not dirty:
         return {}
@@ -163,7 +169,7 @@ def _sync_failed(path: Path, error: OSError) -> StorageFailed:
 
 
 def sync_logs(paths: list[str]) -> None:
-    """For a worker thread. A segment that was deleted meanwhile needs no sync. Raises OSError."""
+    """Sync these files. A worker thread calls this. A segment that was deleted meanwhile needs no sync. Raises OSError."""
     for path in paths:
         try:
             sync_file(path)

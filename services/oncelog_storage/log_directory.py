@@ -1,4 +1,4 @@
-"""The data folder: one owner at a time, one identity, and what is kept for all partitions together.
+"""The data folder of a node: its owner, its identity, and the files that hold numbers of all partitions.
 
 ```
 .lock                             held while a process uses the folder
@@ -67,23 +67,25 @@ DELETE_SUFFIX: Final = "-delete"
 STRAY_SUFFIX: Final = "-stray"
 _BOOT_ID: Final = "boot-id"
 _KEEPS_CHECKS: Final = "segments.checked"
-"""In meta.properties, as soon as each partition has its `segments-checkpoint`. An older version takes it out again."""
+"""The property in meta.properties that is set once each partition has its `segments-checkpoint`.
+
+An older version removes it.
+"""
 
 
 class CheckpointFile(dict[Partition, int]):
-    """A number for each partition, and the file that keeps them. What is changed here is on disk once `encoded` is
-    written."""
+    """A checkpoint file in memory: a number for each partition. A change is on disk once `encoded` is written."""
 
     def __init__(self, path: Path, without_it: str, *, is_needed: bool = False) -> None:
         super().__init__()
         self.path = path
         self.without_it = without_it
-        """What is done while there is none."""
+        """The text of errors that says what the node does without the file."""
         self.is_needed = is_needed
-        """It is always synced, and cannot be derived: no start does without one that is damaged."""
+        """True if the file is always synced and cannot be derived. A node does not start with a damaged one."""
 
     def read(self) -> None:
-        """Raises StorageFailed for a damaged file, OSError."""
+        """Read the numbers from the file. Raises StorageFailed for a damaged file, OSError."""
         self.clear()
         try:
             self.update(decode_checkpoint(self.path.read_text()))
@@ -96,14 +98,14 @@ class CheckpointFile(dict[Partition, int]):
             ) from None
 
     def replace(self, numbers: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Returns what was there before."""
+        """Replace all numbers of this checkpoint file. Return the numbers from before."""
         before = dict(self)
         self.clear()
         self.update(numbers)
         return before
 
     def encoded(self) -> tuple[Path, bytes]:
-        """The file as it must be written, taken now: a worker thread writes it."""
+        """Return (path, content) of the file as it is now, for a worker thread to write."""
         return self.path, encode_checkpoint(self)
 
 
@@ -112,12 +114,17 @@ class LogDirectory:
         self.path = path
         self.was_clean = False
         self.may_have_lost_power = False
-        """The machine was started again since the folder was last used, or nobody can tell."""
+        """True if the machine was started again since the folder was last used, or if nobody can tell."""
         self.may_be_of_older_version = False
-        """No start has noted the machine's boot id. Before that was done, an emptied log could keep the index of a
-        segment that had no file yet."""
+        """True if no start has noted the machine's boot id.
+
+        Before a start did that, an emptied log could keep the index of a segment that had no file yet.
+        """
         self.keeps_checks = False
-        """No older version used the folder last: in each partition `segments-checkpoint` says what its segments are."""
+        """True if no older version used the folder last.
+
+        Then `segments-checkpoint` in each partition says what its segments are.
+        """
         self.is_stopping = False
         self.recovery_points = CheckpointFile(
             path / RECOVERY_POINTS,
@@ -153,7 +160,10 @@ class LogDirectory:
         self._lock: int | None = None
 
     def open(self, cluster_id: str, node_id: int) -> None:
-        """Take the folder. Raises OncelogError: in use, not writable, or another cluster's or node's."""
+        """Take the folder for this node.
+
+        Raises OncelogError if it is in use, not writable, or another cluster's or node's.
+        """
         try:
             make_folder(self.path)
             self._take_lock()
@@ -176,7 +186,7 @@ class LogDirectory:
             raise
 
     def open_for_repair(self) -> list[str]:
-        """Take the folder of a node that does not run; returns the checkpoint files that are damaged.
+        """Take the folder of a node that does not run. Return the names of the checkpoint files that are damaged.
 
         Raises OSError, OncelogError.
         """
@@ -197,7 +207,7 @@ class LogDirectory:
         return damaged
 
     def _read_checkpoints(self) -> None:
-        """Raises StorageFailed, OSError."""
+        """Read all checkpoint files. Raises StorageFailed for a damaged file that is needed, OSError."""
         for checkpoint in self._checkpoints:
             try:
                 checkpoint.read()
@@ -217,7 +227,10 @@ class LogDirectory:
             self._lock = None
 
     def mark_recovered(self) -> None:
-        """What a power cut left is made good, so from here on only another one excuses damage. Raises OSError."""
+        """Note that a start has repaired what a power cut left.
+
+        From now on only another power cut excuses damage. Raises OSError.
+        """
         current = files.machine_boot_id()
         if current and self._known_boot_id() != current:
             write_atomically(self.path / _BOOT_ID, f"{current}\n".encode(), sync=True)
@@ -232,7 +245,7 @@ class LogDirectory:
             return ""
 
     def mark_clean(self) -> None:
-        """Everything is synced and checkpointed. Raises OSError."""
+        """Note that everything is synced and checkpointed, for the next start. Raises OSError."""
         write_atomically(self.path / CLEAN_SHUTDOWN, b'{"version":0}\n', sync=True)
 
     def _take_lock(self) -> None:
@@ -265,7 +278,7 @@ class LogDirectory:
             self._write_identity(wanted)
 
     def _write_identity(self, properties: Mapping[str, str]) -> None:
-        """Raises OSError."""
+        """Write meta.properties. Raises OSError."""
         lines = "".join(f"{name}={value}\n" for name, value in properties.items())
         write_atomically(self.path / META_PROPERTIES, lines.encode(), sync=True)
 
@@ -275,7 +288,7 @@ class LogDirectory:
         return self.path / str(partition)
 
     def partitions(self) -> list[tuple[Partition, str]]:
-        """(partition, its topic id as text, "" if unknown) of every partition folder, sorted. Raises OSError."""
+        """Return (partition, its topic id as text or "" if unknown) of every partition folder, sorted. Raises OSError."""
         return [
             (partition, _topic_id_in(self.path / name))
             for name, partition in partitions_named(os.listdir(self.path))
@@ -283,33 +296,35 @@ class LogDirectory:
         ]
 
     def has_hosted(self, partition: Partition) -> bool:
-        """It had a folder here, and was not deleted."""
+        """True if the partition had a folder here and was not deleted."""
         return partition in self._hosted()
 
     def _hosted(self) -> set[Partition]:
         return {*self.recovery_points, *self.log_start_offsets, *self.topic_ids}
 
     def hosted_without_folder(self) -> list[Partition]:
-        """Somebody else removed their folders."""
+        """Return the partitions whose folders somebody else removed."""
         return sorted(each for each in self._hosted() if not self.partition_path(each).is_dir())
 
     def stored_topic_id(self, partition: Partition) -> str | None:
-        """The topic id in this partition's folder, "" if unknown; None without a folder."""
+        """Return the topic id in this partition's folder, "" if unknown; None without a folder."""
         path = self.partition_path(partition)
         if not path.is_dir():
             return None
         return _topic_id_in(path)
 
     def forget(self, partition: Partition) -> list[tuple[Path, bytes]]:
-        """Drop what is kept of a partition; returns the checkpoint files that must be written before its folder goes.
+        """Forget all numbers of a partition.
 
-        Otherwise a topic created again under this name could inherit its offsets after a crash.
+        Return the checkpoint files that must be written before its folder is removed.
+
+        Otherwise a topic created again under this name could inherit the old offsets after a crash.
         """
         known = [one for one in self._checkpoints if one.pop(partition, None) is not None]
         return [one.encoded() for one in known]
 
     def lower(self, partition: Partition, end: int) -> None:
-        """Nothing is promised of what is behind `end`. Raises OSError."""
+        """Lower the stored numbers of a partition to `end` at most: nothing behind it is promised. Raises OSError."""
         for checkpoint in (self.recovery_points, self.high_watermarks, self.cleaner_offsets):
             if checkpoint.get(partition, 0) > end:
                 checkpoint[partition] = end
@@ -322,16 +337,17 @@ class LogDirectory:
             self._rename(partition, DELETE_SUFFIX)
 
     def set_aside(self, partition: Partition, topic_id: bytes | None) -> Path:
-        """Rename a folder that no metadata knows, and forget its offsets; returns its new path. Raises OSError.
+        """Rename a folder that no metadata knows, and forget its offsets. Return its new path. Raises OSError.
 
-        If the topic that has this name now, with this id, was stored here, its folder is missing, and stays missed.
+        `topic_id` is that of the topic with this name now. If that topic was stored here, its folder is missing, and it
+        stays known as missing.
         """
         if topic_id is None or self.topic_ids.get(partition) != topic_number(topic_id):
             write_checkpoints(self.forget(partition))
         return self._rename(partition, STRAY_SUFFIX)
 
     def strays(self) -> dict[tuple[str, int], Path]:
-        """Folders that were set aside, by topic id and partition. Raises OSError."""
+        """Return the folders that were set aside, by topic id and partition. Raises OSError."""
         found = {}
         for name in sorted(os.listdir(self.path)):
             stem, _, number = name.rpartition(".")[0].rpartition("-")
@@ -347,7 +363,7 @@ class LogDirectory:
         return target
 
     def remove_retired(self) -> None:
-        """Remove every folder that was renamed for deletion. For a worker thread. Raises OSError."""
+        """Remove every folder that was renamed for deletion. A worker thread calls this. Raises OSError."""
         for name in os.listdir(self.path):
             # A stop does not wait for it; the next start goes on.
             if self.is_stopping:
@@ -357,13 +373,16 @@ class LogDirectory:
 
 
 def write_checkpoints(writes: list[tuple[Path, bytes]], *, sync: bool = True) -> None:
-    """Raises OSError."""
+    """Write these checkpoint files. Raises OSError."""
     for path, data in writes:
         write_atomically(path, data, sync=sync)
 
 
 def _topic_id_in(folder: Path) -> str:
-    """As it is written, "" if it is not there whole: the file is not synced by itself, a power cut can tear it."""
+    """Return the topic id in a partition's folder; "" if it is not there whole.
+
+    Its file is not synced by itself, so a power cut can tear it.
+    """
     try:
         found = _read_properties(folder / PARTITION_METADATA, separator=":").get("topic_id", "")
     except OSError as error:

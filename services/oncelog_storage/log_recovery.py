@@ -1,4 +1,4 @@
-"""Opening a log: what a crash left is made whole, and producer state is rebuilt.
+"""The opening of a log: it repairs what a crash left, and rebuilds producer state.
 
 1. The newest readable producer snapshot at or below the recovery point is loaded; later ones are dropped.
 2. From its offset on every batch is read: length, CRC and offset order are checked, indexes are rebuilt, producer
@@ -6,7 +6,7 @@
 3. An unfinished write at the log's end is cut off and set aside, and after a power cut what that took (`damage`). All
    other damage leaves the files as they are: the partition stays closed with an error that says what to do.
 4. What can be derived is derived: indexes, aborted transactions and producer state whose files are missing, damaged, or
-   disagree with what was written down of them.
+   disagree with `segments-checkpoint`.
 """
 
 import logging
@@ -80,12 +80,12 @@ def recover(
     keeps_checks: bool = True,
     was_cleaned: bool = False,
 ) -> None:
-    """Load `log` from its directory. Raises StorageFailed where records are damaged or gone.
+    """Load `log` from its directory. Raises StorageFailed if records are damaged or gone.
 
-    `recovery_point` None: nothing was written down of it. `may_have_lost_power`: the machine was started again since
-    the log was last used. `may_be_of_older_version`: the log may have been used last by a version that left an index
-    without its segment. `keeps_checks` is false where that version may have kept none of its segments. `was_cleaned`:
-    it was compacted once.
+    `recovery_point` None: no file has one. `may_have_lost_power`: the machine was started again since the log was last
+    used. `may_be_of_older_version`: the log may have been used last by a version that left an index without its
+    segment. `keeps_checks` is false if that version may have kept no checks of its segments. `was_cleaned`: it was
+    compacted once.
     """
     log.exists_on_disk = True
     log.recovery_point = recovery_point or 0
@@ -124,7 +124,7 @@ def recover(
 
 
 def _usable_checks(log: PartitionLog, recovery_point: int | None) -> LogChecks | None:
-    """Raises StorageFailed, OSError."""
+    """Return the checks of the segments if they are readable and not old. Raises StorageFailed, OSError."""
     checks = read_checks(log.directory)
     if checks is None:
         return None
@@ -143,7 +143,7 @@ def _usable_checks(log: PartitionLog, recovery_point: int | None) -> LogChecks |
 def _known_aborted(
     directory: Path, checks: LogChecks | None, *, keeps_checks: bool
 ) -> Callable[[int], AbortedCheck]:
-    """By a segment's base offset."""
+    """Return a function that gives the known check of an aborted index by the segment's base offset."""
     if checks is not None:
         return checks.aborted_of
     old = None if keeps_checks else read_old_checks(directory)
@@ -151,7 +151,7 @@ def _known_aborted(
 
 
 def _require_start(log: PartitionLog, log_start_offset: int) -> None:
-    """Raises StorageFailed."""
+    """Check that no records are missing at the log's start. Raises StorageFailed."""
     if not log.segments:
         return
     first_offset = log.segments[0].base_offset
@@ -166,7 +166,7 @@ def _require_start(log: PartitionLog, log_start_offset: int) -> None:
 def _require_segments(
     log: PartitionLog, checks: LogChecks | None, lost_from: int, *, may_have_gaps: bool
 ) -> None:
-    """Those that were written down, with the content that began them. Raises StorageFailed, OSError."""
+    """Check that the segments in the checks are there, and begin as they were written. Raises StorageFailed, OSError."""
     found = [
         FoundSegment(segment.base_offset, segment.size_bytes, segment.read_head())
         for segment in log.segments
@@ -179,7 +179,7 @@ def _require_segments(
 
 
 def _failure(log: PartitionLog, fault: Fault) -> StorageFailed:
-    """With the place of the damage, if there is one."""
+    """Return the error for a fault, with the place of the damage, if there is one."""
     for index, segment in enumerate(log.segments):
         if segment.base_offset != fault.base_offset:
             continue
@@ -198,9 +198,9 @@ def _way_out(log: PartitionLog) -> str:
 
 
 def _find_segments(log: PartitionLog, *, misses_segments: bool) -> list[Segment]:
-    """The segments in order; leftovers of interrupted deletions and writes are removed.
+    """Return the segments in order, after removing leftovers of interrupted deletions and writes.
 
-    Raises StorageFailed where a segment is missing that has an index, if that counts (`misses_segments`).
+    Raises StorageFailed if an index has no segment, and `misses_segments` says that this counts.
     """
     found = found_files(os.listdir(log.directory))
     for name in found.leftovers:
@@ -233,7 +233,7 @@ def _read_leader_epochs(directory: Path) -> LeaderEpochs:
 
 
 def snapshot_offsets(directory: Path) -> list[int]:
-    """Offsets of the producer snapshots here, ascending."""
+    """Return the offsets of the producer snapshots in this folder, ascending."""
     return offsets_of(os.listdir(directory), SNAPSHOT_SUFFIX)
 
 
@@ -260,7 +260,7 @@ class _Recovery:
         log = self._log
         start = self._sound_start(self._load_snapshot())
         self._find_leader_epochs(start)
-        # What is replayed tells its epochs itself, and a checkpoint file may be older than a truncation.
+        # Replayed batches tell their epochs themselves, and a checkpoint file may be older than a truncation.
         log.leader_epochs.truncate_from(start)
         log.log_end_offset = log.log_start_offset
         first = log.segment_index(start)
@@ -278,10 +278,10 @@ class _Recovery:
         log.unflushed_records = 0
 
     def _sound_start(self, start: int) -> int:
-        """`start`, or the log's beginning if an aborted index before it cannot be believed.
+        """Return `start`, or the log's beginning if an aborted index before it cannot be believed.
 
-        A missing entry would show aborted records to consumers. The index itself cannot tell that one is missing, so it
-        is held against what was written down of it. Without that, all of it is derived again.
+        A missing entry would show aborted records to consumers. The index itself cannot show that one is missing, so it
+        is compared with its check. Without that check, the whole index is derived again.
         """
         log = self._log
         if not log.segments or start <= log.segments[0].base_offset:
@@ -319,7 +319,7 @@ class _Recovery:
             )
 
     def _load_snapshot(self) -> int:
-        """Restore producer state; returns the offset from which the log must be replayed."""
+        """Restore producer state. Return the offset from which the log must be replayed."""
         log = self._log
         found = usable_snapshots(log, snapshot_offsets(log.directory), self._first_base)
         for offset in found.dropped:
@@ -341,7 +341,7 @@ class _Recovery:
         return self._log.directory / (file_stem(offset) + SNAPSHOT_SUFFIX)
 
     def _replay_segment(self, index: int, segment: Segment, start: int, replay: Replay) -> bool:
-        """Scan from `start`, or from the segment's beginning. False: it was cut, it is the last one now."""
+        """Replay a segment from `start`, or from its beginning. False: it was cut, and is the last one now."""
         log = self._log
         is_newest = segment is log.segments[-1]
         position, log.log_end_offset = 0, segment.base_offset
@@ -367,7 +367,10 @@ class _Recovery:
         return True
 
     def _end_before_hole(self, index: int) -> None:
-        """The segment before `index` ends too early, or one is missing between."""
+        """End the log before segment `index`, because the segment before it ends too early or one is missing.
+
+        Raises StorageFailed if that is no loss in a power cut.
+        """
         log = self._log
         segment, following = log.segments[index - 1], log.segments[index]
         self._require_what_was_safe()
@@ -378,7 +381,7 @@ class _Recovery:
         self._set_aside(index - 1, segment.size_bytes, reason, found)
 
     def _cut(self, index: int, segment: Segment, error: CorruptSegment) -> None:
-        """End the log before the damage, if nothing is behind it that was acknowledged. Raises CorruptSegment."""
+        """End the log before the damage, if no acknowledged record is behind it. Raises CorruptSegment."""
         log = self._log
         offset, later = log.log_end_offset, log.segments[index + 1 :]
         verdict = judge(
@@ -394,7 +397,7 @@ class _Recovery:
         self._set_aside(index, error.position, error.reason, found)
 
     def _set_aside(self, index: int, position: int, reason: str, found: Behind) -> None:
-        """Segment `index` is the last one and ends at `position`; what is behind that is kept in other files."""
+        """Make segment `index` the last one, ending at `position`. What is behind that is kept in other files."""
         log = self._log
         segment, later = log.segments[index], log.segments[index + 1 :]
         size_bytes = segment.size_bytes - position + sum(each.size_bytes for each in later)
@@ -423,7 +426,10 @@ class _Recovery:
         segment.truncate_to_size()
 
     def _start_over_at(self, offset: int) -> None:
-        """The log ends before its start: records were deleted that a power cut then took. Begin empty at the start."""
+        """Empty the log and begin at `offset`.
+
+        The log ends before its start: a power cut took records that were deleted before.
+        """
         log = self._log
         for segment in reversed(log.segments):
             set_aside_segment(segment)

@@ -1,10 +1,10 @@
-"""A follower's side of the log: batches taken over from the leader as they are, and what is undone by truncation.
+"""A follower's writes to its log: it appends the leader's batches as they are, and truncates its own.
 
 A copied batch keeps its offset and its leader epoch; only its CRC and its place behind the log's end are checked, since
 the leader has decided everything else. Producer state, aborted transactions, leader epochs and indexes follow from the
 batches, as they do when a log is opened.
 
-Truncation is a crash on purpose: the files are cut and the log is loaded from them again. So what it then knows is what
+Truncation is a crash on purpose: the files are cut and the log is loaded from them again. So it then knows what
 a node that never had the cut records would know.
 """
 
@@ -46,11 +46,11 @@ _DERIVED_FILES = (CHECKS_FILE, OLD_CHECKS_FILE, LEADER_EPOCH_CHECKPOINT, GAPS_FI
 
 
 class UnusableCopy(StorageFailed):
-    """What the leader sent cannot stand at this log's end; nothing of it was written."""
+    """The batches that the leader sent cannot stand at this log's end. None of them was written."""
 
 
 def append_copied(log: PartitionLog, records: bytes, now: int) -> None:
-    """Append the leader's batches byte for byte. Raises UnusableCopy before, StorageFailed while writing."""
+    """Append the leader's batches byte for byte. Raises UnusableCopy before the write, StorageFailed while writing."""
     view = memoryview(records)
     if not log.size_bytes:
         _begin_with(log, view)
@@ -72,7 +72,7 @@ def append_copied(log: PartitionLog, records: bytes, now: int) -> None:
 
 
 def _begin_with(log: PartitionLog, view: memoryview) -> None:
-    """An empty log begins where its first batch does: the leader's log start may lie inside of that batch.
+    """Begin an empty log where its first batch does: the leader's log start may lie inside of that batch.
 
     Raises StorageFailed.
     """
@@ -94,9 +94,10 @@ def _begin_with(log: PartitionLog, view: memoryview) -> None:
 
 
 def _note_gaps(log: PartitionLog, run: Sequence[CopiedBatch]) -> None:
-    """The topic may keep everything by the time of the next start, which would take a gap for a damaged offset.
+    """Write down that the log has gaps, if these batches make one. Raises StorageFailed.
 
-    Written before the batches are, so a kill never leaves the gap alone. Raises StorageFailed.
+    The topic may no longer be compacted at the next start, which would take a gap for a damaged offset. The file is
+    written before the batches are, so a kill never leaves a gap without it.
     """
     if log.has_gaps or not has_gap(log.log_end_offset, run):
         return
@@ -111,10 +112,10 @@ def _note_gaps(log: PartitionLog, run: Sequence[CopiedBatch]) -> None:
 
 
 def truncate(log: PartitionLog, offset: int, now: int) -> None:
-    """Forget the batch that holds `offset` and all behind it. Raises StorageFailed.
+    """Drop the batch that holds `offset` and all batches behind it. Raises StorageFailed.
 
-    The caller has made a recovery point at or below `offset` durable. So a crash anywhere in here is one that the next
-    start makes good.
+    The caller has made a recovery point at or below `offset` durable. So the next start repairs what a crash in here
+    leaves.
     """
     assert offset >= log.log_start_offset, (offset, log.log_start_offset)
     if offset >= log.log_end_offset or not log.segments:
@@ -140,7 +141,7 @@ def truncate(log: PartitionLog, offset: int, now: int) -> None:
 
 
 def start_over(log: PartitionLog, offset: int) -> None:
-    """Forget everything and begin, empty, at `offset`. Raises StorageFailed.
+    """Drop the whole log and begin an empty one at `offset`. Raises StorageFailed.
 
     The caller has made a recovery point of 0 and the new log start durable.
     """

@@ -1,14 +1,14 @@
-"""Retention of one log: `core.retention` decides, the log's start moves, and an old log rolls."""
+"""Retention of one log: `core.retention` decides, and this module moves the log's start and rolls an old log."""
 
 from oncelog_storage.core.retention import log_start_of
 from oncelog_storage.hosted_partition import HostedPartition
 
 
 def advance_by_retention(leader: HostedPartition, now: int) -> bool:
-    """Move the log's start past what the topic's retention no longer covers. Returns whether segments may go now.
+    """Move the log's start past what the topic's retention no longer covers. Return True if segments may go now.
 
-    The caller makes the new start durable and then drops them: in the other order a crash between the two would leave
-    a log that seems to have lost data. Raises CorruptSegment, OSError.
+    The caller makes the new start durable and then drops them: in the other order a crash between the two would leave a
+    log that seems to have lost data. `now` is in ms. Raises CorruptSegment, OSError.
     """
     log = leader.log
     newest = (segment.max_timestamp()[0] if segment.size_bytes else -1 for segment in log.segments)

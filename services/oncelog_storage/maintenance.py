@@ -1,7 +1,7 @@
-"""What a storage node does by itself: checkpoints, syncs, retention, forgetting silent producers, removing folders.
+"""The tasks of a storage node: checkpoints, syncs, retention, expiry of silent producers, removal of folders.
 
-One owned task each. Disk work that may be slow runs in one worker thread, a piece at a time; the event loop takes what
-is to be written before and marks it done after.
+Each is one owned task. Disk work that may be slow runs in one worker thread, a piece at a time; the event loop takes
+the content before the write, and notes the result after it.
 """
 
 import asyncio
@@ -114,8 +114,8 @@ class Maintenance:
     async def stop(self) -> None:
         """End the tasks, checkpoint everything, and leave the mark of a clean shutdown.
 
-        A slow disk with many partitions is not waited for until somebody loses patience and kills: what is not
-        checkpointed after `stop_timeout_ms` is read at the next start, as after a crash, and there is no mark.
+        The stop does not wait for a slow disk until somebody kills the process. What is not checkpointed after
+        `stop_timeout_ms` is read at the next start, as after a crash, and there is no mark.
         """
         self._log_directory.is_stopping = True
         await self._end_tasks()
@@ -129,7 +129,7 @@ class Maintenance:
         self._end_threads()
 
     async def kill(self) -> None:
-        """End the tasks and nothing else."""
+        """End the tasks without a checkpoint."""
         await self._end_tasks()
         self._end_threads()
 
@@ -171,15 +171,15 @@ class Maintenance:
             await self._checkpoint(wanted)
 
     async def checkpoint_all(self) -> None:
-        """Checkpoint what has changed now instead of at the next interval."""
+        """Checkpoint now what has changed, without waiting for the next interval."""
         await self._checkpoint(to_checkpoint(self._hosted))
 
     async def _checkpoint(
         self, leaders: list[HostedPartition], timeout_s: float = math.inf
     ) -> bool:
-        """Checkpoint these partitions, then move their recovery points in one write. Returns whether all went well.
+        """Checkpoint these partitions, then move their recovery points in one write. Return True if all went well.
 
-        A disk that refuses is told of in one line each time; the next interval tries again.
+        Each error of the disk is logged in one line, and the next interval tries again.
         """
         done: list[Taken[HostedPartition, log_checkpoint.Checkpoint]] = []
         is_complete = True
@@ -206,7 +206,7 @@ class Maintenance:
             if not is_written:
                 is_complete = False
             elif not taken.is_true:
-                # It speaks of records that are gone, and the next start must not believe it.
+                # The checkpoint has records that are gone, and the next start must not believe it.
                 await self._in_worker(functools.partial(log_checkpoint.discard, checkpoint))
             else:
                 done.append(taken)
@@ -287,11 +287,11 @@ class Maintenance:
             leader.local_end_moved(reached)
 
     def _sync_or_fail(self, paths: list[str], folders: Sequence[Path] = ()) -> None:
-        """Sync these files, then the names in these folders. For a worker thread. Raises StorageFailed.
+        """Sync these files, then the names in these folders. A worker thread calls this. Raises StorageFailed.
 
-        After a failed sync the system may have dropped the pages, and the next sync would succeed without them: nothing
-        in these files can be trusted on, and a checkpoint whose sync comes next must not count. Only a shortage of
-        descriptors, met before anything was synced, is none.
+        After a failed sync the system may have dropped the pages, and the next sync would succeed without them. So
+        these files can no longer be trusted, and a checkpoint whose sync comes next must not count. Only a shortage of
+        descriptors, met before anything was synced, is no such failure.
         """
         place = os.path.dirname(paths[0]) if paths else str(self._log_directory.path)
         if place in self._unsyncable:
@@ -320,7 +320,7 @@ class Maintenance:
             await self.enforce_retention()
 
     async def enforce_retention(self) -> None:
-        """Delete what no topic's retention covers any more, and files whose delay is over."""
+        """Delete records that no topic's retention covers any more, and files whose delay is over."""
         now = self._clock.now()
         moved = [
             leader
@@ -342,8 +342,10 @@ class Maintenance:
             _log.warning("retention: %s; it is tried again", error)
 
     async def _drop_segments(self, leader: HostedPartition, start: int, now: int) -> None:
-        """Those before `start` that no start needs. First it is written down that they may be missing: the log start
-        may get lost, too. Raises OSError."""
+        """Drop the segments before `start` that no start of the node needs. Raises OSError.
+
+        First the checks say that they may be missing, for the log start may get lost too.
+        """
         log, before = leader.log, self._removable_below(leader, start)
         if not log.droppable(before):
             return
@@ -355,7 +357,7 @@ class Maintenance:
                 self._removals.add(log.drop_segments_before(before), due)
 
     async def _remove_due(self, now: int) -> None:
-        """Raises OSError."""
+        """Remove the files whose delay is over. Raises OSError."""
         paths = self._removals.take(now)
         try:
             await self._in_worker(lambda: _unlink_all(paths))
@@ -418,7 +420,10 @@ class Maintenance:
         self._retirement_wanted.set()
 
     async def _retirement_loop(self) -> None:
-        """Rename, then remove. The worker thread does one thing at a time, so no checkpoint writes into the folder."""
+        """Rename the folders of deleted topics, then remove them.
+
+        The worker thread does one thing at a time, so no checkpoint writes into such a folder.
+        """
         while True:
             await self._retirement_wanted.wait()
             self._retirement_wanted.clear()

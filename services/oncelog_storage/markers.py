@@ -1,7 +1,7 @@
 """Markers of ended transactions, from the marker sender's request to the partitions' logs (facts 3, 9).
 
-`core.marker_requests` groups them and `core.markers` decides which are written. Here coordinators are asked, and
-commits waited for.
+`core.marker_requests` groups them and `core.markers` decides which are written. This module asks coordinators, and
+waits for commits.
 """
 
 import asyncio
@@ -37,8 +37,11 @@ _COMMIT_TIMEOUT_S: Final = 30.0
 
 
 class MarkerHandler:
-    """Writes markers. Where the check of writes is off, a leader does not know when a transaction began: it does not
-    call `starts`, and cannot tell late markers of TV1 from others."""
+    """The handler of WriteTxnMarkers requests.
+
+    While the verification of writes is off, a leader does not know when a transaction began. Then it does not call
+    `starts`, and cannot tell late markers of TV1 from others.
+    """
 
     def __init__(
         self,
@@ -57,8 +60,11 @@ class MarkerHandler:
         self._events = events
 
     async def write(self, request: pb.WriteTxnMarkersRequest) -> pb.WriteTxnMarkersResponse:
-        """Markers of one partition are written together, whatever their order in the request. All partitions have
-        theirs before the first commit is waited for: a request takes one round of replication."""
+        """Write the markers of a request, and wait for their commits.
+
+        Markers of one partition are written together, whatever their order in the request. All partitions have theirs
+        before the first commit is waited for: a request takes one round of replication.
+        """
         response = pb.WriteTxnMarkersResponse()
         is_on = self._changed.verifies_transactions
         groups = by_partition(request.markers, response.results, is_verification_on=is_on)
@@ -85,8 +91,12 @@ class MarkerHandler:
         return response
 
     def write_at_once(self, request: plain.WriteTxnMarkersRequest) -> list[bool]:
-        """Of each: whether all of it stands in its logs, and is committed. Where it is not, nobody has asked or waited,
-        and `write` is to be called."""
+        """Write those markers that need no wait.
+
+        Return, for each marker, True if all its logs have it and it is committed.
+
+        For a marker with False, the caller must call `write`, which asks the coordinator and waits.
+        """
         groups: dict[Partition, list[Asked]] = {}
         answers: list[list[direct_answers.MarkerAnswer]] = []
         for marker in request.markers:
@@ -105,7 +115,7 @@ class MarkerHandler:
         return [not any(answer.error_code for answer in mine) for mine in answers]
 
     def _is_at_once(self, partition: Partition, wanted: MarkerRequest) -> bool:
-        """Neither a coordinator nor a commit is waited for."""
+        """True if the marker waits neither for a coordinator nor for a commit."""
         try:
             hosted = self._manager.get(*partition)
         except KafkaError:
@@ -119,7 +129,7 @@ class MarkerHandler:
         questions.learn(starts, self._clock.now())
 
     def _write_to(self, partition: Partition, group: list[Asked]) -> "_Written | None":
-        """None: all of it is refused, and its answers say why."""
+        """Write the markers of one partition. None: all of them are refused, and their answers say why."""
         try:
             require_own_marker(partition)
             hosted = self._manager.get(*partition)
@@ -139,7 +149,7 @@ class MarkerHandler:
         markers.wrote(*written.partition, written.start_ns, time.time_ns())
 
     def _tell(self, written: "_Written", code: ErrorCode) -> None:
-        """Of markers that were written: whether they are committed."""
+        """Fill the answers of markers that were written. `code` says if they are committed."""
         for (wanted, answer), refused in zip(written.group, written.codes, strict=True):
             answer.error_code = refused or code
             if self._events is not None:
@@ -153,26 +163,26 @@ class MarkerHandler:
 
 
 class _Written(NamedTuple):
-    """Markers of one partition that stand in its log."""
+    """Markers of one partition that are in its log."""
 
     partition: Partition
     hosted: HostedPartition
     group: list[Asked]
     codes: list[ErrorCode]
-    """Of each: NONE, or why it was not written."""
+    """One code for each marker: NONE, or the reason why it was not written."""
     last_offset: int
     awaited_offset: int | None
-    """To be committed; None where nothing is waited for."""
+    """The offset that must be committed; None: there is nothing to wait for."""
     start_ns: int = 0
 
 
 def write_markers(
     hosted: HostedPartition, requests: Sequence[MarkerRequest], now: int
 ) -> list[ErrorCode]:
-    """Append these markers together; one code each. REQUEST_TIMED_OUT for one of which nobody could say whether it is
-    late: the sender brings it again.
+    """Append these markers together. Return one code for each.
 
-    Raises KafkaError(KAFKA_STORAGE_ERROR) when none could be written.
+    REQUEST_TIMED_OUT: nobody could say if the marker is late, and the sender sends it again. Raises
+    KafkaError(KAFKA_STORAGE_ERROR) if none could be written.
     """
     codes: list[ErrorCode] = []
     for batch in marker_batches(hosted, requests, now):

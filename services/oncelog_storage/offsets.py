@@ -1,4 +1,4 @@
-"""Offsets by meaning: what `core.offset_queries` asks of segments, and the wait of a leader just elected."""
+"""Offsets by meaning: the shell of `core.offset_queries`, which reads segments, and the wait of a new leader."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ _INHERIT_TIMEOUT_S: Final = 1.0
 
 
 def list_offset(leader: HostedPartition, timestamp: int, *, is_committed_only: bool) -> Listed:
-    """As `core.offset_queries.list_offset`. Raises KafkaError."""
+    """Run `core.offset_queries.list_offset` on the partition's log. Raises KafkaError."""
     walk = offset_queries.list_offset(leader, timestamp, is_committed_only=is_committed_only)
     log = leader.log
 
@@ -39,7 +39,10 @@ def list_offset(leader: HostedPartition, timestamp: int, *, is_committed_only: b
 
 
 async def await_inherited(leader: HostedPartition) -> None:
-    """Mostly a new leader knows how far its predecessor had committed within milliseconds; wait for that a little."""
+    """Wait a little until a new leader knows how far its predecessor had committed: mostly milliseconds.
+
+    Raises KafkaError.
+    """
     end_offset = inherited_end(leader)
     if end_offset is not None:
         await leader.wait_committed(end_offset - 1, _INHERIT_TIMEOUT_S)

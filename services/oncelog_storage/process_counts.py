@@ -1,4 +1,4 @@
-"""What a storage node tells the gateways that ask its process: topics, and the partitions that are held back."""
+"""The counts that a storage node sends to gateways: its topics, and partitions whose LSO is behind the HW."""
 
 from heapq import nlargest
 from typing import Final

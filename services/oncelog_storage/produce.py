@@ -1,7 +1,7 @@
-"""A Produce request from its bytes to its answers: check, verify, append, wait for commitment.
+"""A Produce request from its bytes to its response: check, verify, append, wait for the commit.
 
-`core.producing` decides each stage. Here are the threads for long checks, the coordinator's answers, the writes and
-the waiting; and what is measured, traced and told of it.
+`core.producing` decides each stage. This module has the threads for long checks, asks the coordinator, writes and
+waits. It also records times, spans and events.
 """
 
 import asyncio
@@ -31,9 +31,9 @@ from oncelog_storage.traces import OpenTraces, OpenTransaction, appended
 from oncelog_storage.verifier import Verifier
 
 _INLINE_BYTES_MAX: Final = 16 * 1024
-"""Recompressed at once, without a thread: the hand-over costs as much as such a batch."""
+"""A batch of at most this size is recompressed without a thread: the hand-over costs as much as such a batch."""
 _SHORT_PAUSE_S: Final = 0.000_05
-"""Long enough for another thread to take the interpreter's lock."""
+"""This pause is long enough for another thread to take the interpreter's lock."""
 
 
 def _let_others_run() -> None:
@@ -47,15 +47,15 @@ _Request = Producing[HostedPartition]
 
 
 class ProduceTimes:
-    """For `/metrics`."""
+    """The times of Produce requests, for `/metrics`, in seconds."""
 
     def __init__(self) -> None:
         self.produce = {acks: Histogram() for acks in ("-1", "0", "1")}
-        """From the request to its answer, by acks: append, verification and replication."""
+        """The time from the request to its response by acks: append, verification and replication."""
         self.verification = Histogram()
-        """What the transaction coordinator took of it."""
+        """The part of a request's time that the transaction coordinator took."""
         self.replication = {acks: Histogram() for acks in (-1, 1)}
-        """From the append to the records being as safe as acks asks."""
+        """The time from the append until the records are as safe as acks wants."""
 
 
 class ProduceHandler:
@@ -84,8 +84,11 @@ class ProduceHandler:
     def produce_at_once(
         self, request: plain.ProduceRequest
     ) -> direct_answers.PartitionsProduced | None:
-        """The answers, where all is written and committed in this step. None: `produce` is to be called; it waits, or
-        says what is wrong, and knows a batch that was written here by its sequence."""
+        """Return the answers if all batches are written and committed in this step; else None.
+
+        Then the caller must call `produce`. It waits, or says what is wrong, and recognises a batch that was written
+        here by its sequence.
+        """
         began, now = time.monotonic(), self._clock.now()
         answers = direct_answers.PartitionsProduced()
         is_add = request.verification_mode == pb.ADD_PARTITION
@@ -107,7 +110,7 @@ class ProduceHandler:
         return answers
 
     def _goes_at_once(self, work: _Request) -> bool:
-        """Its batches are sound, and neither a thread, a follower, a sync nor a request before it is waited for."""
+        """True if the batches are sound, and wait for no thread, follower, sync or earlier request."""
         return (
             work.is_checked
             and all(item.leader.commits_at_once for item in work.batches)
@@ -149,7 +152,7 @@ class ProduceHandler:
         response: ResponseT,
         took: list[tuple[Histogram, float]],
     ) -> ResponseT:
-        """Fills the response, and adds what its stages `took`, in seconds."""
+        """Fill the response. Add the times of its stages to `took`, in seconds."""
         work: _Request = Producing(
             request,
             response.partitions,
@@ -171,7 +174,7 @@ class ProduceHandler:
         else:
             self._append_all(work)
         if spans.recorder is not None:
-            # Behind the append, so that nothing waits for it but this answer.
+            # The links come behind the append, so that only this response waits for them.
             for item, known in self._first_batches(work.batches):
                 await self._link(item, known)
         if self._events is not None:
@@ -184,8 +187,10 @@ class ProduceHandler:
         return response
 
     def _first_batches(self, items: list[_Batch]) -> list[tuple[_Batch, OpenTransaction]]:
-        """Of transactions that are traced, in their partitions, where they may name spans. The running span is told of
-        all that was appended."""
+        """Return the batches that are first of a traced transaction in their partition and may name spans.
+
+        The running span gets the details of all batches that were appended.
+        """
         first: list[tuple[_Batch, OpenTransaction]] = []
         running = spans.current()
         if running is None:
@@ -205,7 +210,7 @@ class ProduceHandler:
         return first
 
     async def _link(self, item: _Batch, known: OpenTransaction) -> None:
-        """The running span, to the spans that the batch's records name."""
+        """Link the running span to the spans that the batch's records name."""
         left = known.links_left
         if not left:
             return
@@ -224,7 +229,7 @@ class ProduceHandler:
     ) -> None:
         client = (request.client_id, request.client_host)
         for item in items:
-            # One that was refused before its header was read has none.
+            # A batch that was refused before its header was read has none.
             header: BatchHeader | None = getattr(item, "header", None)
             if header is None or header.producer_id < 0:
                 continue
@@ -239,11 +244,11 @@ class ProduceHandler:
                 )
 
     async def _finish_batches(self, work: _Request, now: int) -> None:
-        """Check large batches, and give batches the codec of their topic, each partition's requests in the order in
-        which they came.
+        """Check large batches, and give batches their topic's codec, in the order in which requests came to each
+        partition.
 
-        A large batch keeps a thread busy for a moment, and what came behind it waits, in all of its partitions: it may
-        follow in sequence. Small batches of topics whose compression.type is `producer` are concerned only by waiting.
+        A large batch keeps a thread busy for a moment, and later requests wait in all of its partitions: they may
+        follow in sequence. Small batches of topics whose compression.type is `producer` only wait.
         """
         partitions, unchecked = work.partitions, work.unchecked()
         to_change = work.to_recompress()
@@ -280,7 +285,7 @@ class ProduceHandler:
         item.change_to(records)
 
     async def _verify(self, request: AnyProduceRequest, work: _Request) -> None:
-        """Ask once for all partitions that need it."""
+        """Ask the coordinator once for all partitions that need verification."""
         now = self._clock.now()
         for question in work.questions(now):
             codes, start_ms = await self._verifier.ask(
@@ -307,7 +312,7 @@ class ProduceHandler:
                 item.written(appended)
 
     async def _wait_committed(self, work: _Request) -> None:
-        """Each batch of a request has the request's timeout, and all have it at the same time."""
+        """Wait for the batches of a request. All of them have the request's timeout together."""
         deadline = time.monotonic() + work.timeout_s
         for item in work.batches:
             left_s = max(deadline - time.monotonic(), 0.0)
@@ -323,6 +328,6 @@ class ProduceHandler:
 
 
 def refuse(answer: Any, error: KafkaError) -> None:
-    """Put an error into any answer with `error_code` and `error_message`."""
+    """Put an error into any answer that has `error_code` and `error_message`."""
     answer.error_code = error.error_code
     answer.error_message = error.message

@@ -1,4 +1,4 @@
-"""DeleteRecords: the log's start moves up here, is made durable, and is answered when the in-sync replicas have it too.
+"""DeleteRecords: the leader moves its log start, makes it durable, and answers when the in-sync replicas have it too.
 
 Followers learn of the new start with their next fetch and tell theirs with the one after. A replica that is not in sync
 is not waited for: it can only lead again after it has caught up, and then it knows.

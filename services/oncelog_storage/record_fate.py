@@ -1,4 +1,4 @@
-"""What became of the record at one offset: `core.record_fate` asks the log, and the answer is filled."""
+"""The fate of the record at one offset: the shell of `core.record_fate` reads the log, and fills the response."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +15,7 @@ from oncelog_storage.hosted_partition import HostedPartition
 def describe_record(
     leader: HostedPartition, offset: int, answer: pb.DescribeRecordResponse
 ) -> None:
-    """Everything of one instant: nothing is awaited. Raises KafkaError when the log cannot be read."""
+    """Fill the response with facts of one instant: nothing is awaited. Raises KafkaError if the log cannot be read."""
     log = leader.log
     answer.log_start_offset = log.log_start_offset
     answer.log_end_offset = log.log_end_offset
@@ -34,7 +34,7 @@ def describe_record(
 
 
 def _fate_of(leader: HostedPartition, offset: int) -> RecordFate:
-    """Raises StorageFailed."""
+    """Return the fate of the record at `offset`. Raises StorageFailed."""
     log = leader.log
 
     def answer(wanted: ReadBatchAt | AbortedAt) -> bytes | Sequence[AbortedTransactionEntry]:

@@ -1,6 +1,6 @@
-"""What `oncelog storage repair` finds in the folder of a stopped node, and what it gives up when it is told to.
+"""The work of `oncelog storage repair` in the folder of a stopped node: it finds damage, and gives up what is accepted.
 
-`core.repairing` decides. Here the folder is read, and what is given up is set aside, never deleted.
+`core.repairing` decides. This module reads the folder, and sets aside what is given up. It deletes none of it.
 """
 
 import os
@@ -35,7 +35,7 @@ _OPEN_FILES: Final = 16
 
 
 class Repair:
-    """The folder of a node that does not run; `close` gives it back. Raises OncelogError."""
+    """The folder of a node that does not run, held until `close`. Raises OncelogError."""
 
     def __init__(self, path: Path) -> None:
         inner = path / "logs"
@@ -63,7 +63,7 @@ class Repair:
         return len(self._directory.partitions())
 
     def examine(self) -> list[Damage]:
-        """Reads every record of every partition. Raises OncelogError."""
+        """Read every record of every partition, and return the damage. Raises OncelogError."""
         try:
             return list(self._examined())
         except OSError as error:
@@ -117,7 +117,7 @@ class Repair:
         )
 
     def accept(self, damage: Damage) -> None:
-        """Give up what is damaged or missing. Raises OncelogError."""
+        """Give up what is damaged: end the log before it, and set aside the rest. Raises OncelogError."""
         try:
             self._accept(damage)
         except OSError as error:
@@ -150,7 +150,7 @@ class Repair:
 
 
 def _read(segment: Segment, offset: int, later: Sequence[Segment]) -> Read:
-    """Raises OSError."""
+    """Return the end of a segment's sound batches, and the fault behind them. Raises OSError."""
     position = 0
     end_offset = later[0].base_offset if later else -1
     try:

@@ -1,4 +1,4 @@
-"""The follower's side of replication: one task for each node that leads something this node follows.
+"""The follower's side of replication: one task for each node whose partitions this node follows.
 
 A request names the partitions whose position changed since the last; the answer brings records, the leader's high
 watermark and log start, or the place where the two histories part. Any failure of a request ends the session, and the
@@ -23,7 +23,7 @@ from oncelog_storage.settings import StorageSettings
 _log = logging.getLogger(__name__)
 
 _ANSWER_TIMEOUT_S: Final = 10.0
-"""Beyond the wait: a leader that is only busy should not be given up."""
+"""The time to wait for an answer beyond the long poll, in seconds. A busy leader should not be given up."""
 
 
 class ReplicaFetcher:
@@ -67,7 +67,7 @@ class ReplicaFetcher:
         self._session.unfollow(partition)
 
     def _interrupt(self) -> None:
-        """A new partition does not wait for the long poll of the others."""
+        """End the long poll of the other partitions, so that a new partition does not wait for it."""
         self._wanted.set()
         if self._is_waiting and self._task is not None and not self._was_interrupted:
             self._was_interrupted = True
@@ -90,7 +90,7 @@ class ReplicaFetcher:
                 continue
 
     async def _fetch_once(self) -> bool:
-        """One round; False after a failure, which ends the session."""
+        """Do one round of fetching. False: the round failed, which ends the session."""
         request = self._request()
         try:
             response = await self._call(request)
@@ -163,6 +163,9 @@ class ReplicaFetcher:
 
 
 def _log_failure(task: "asyncio.Task[None]") -> None:
-    """A defect: this node follows that leader no more until it is started again."""
+    """Log that the task failed, which is a defect.
+
+    This node follows that leader no more until the process is restarted.
+    """
     if not task.cancelled() and task.exception() is not None:
         _log.critical("%s: stopped", task.get_name(), exc_info=task.exception())

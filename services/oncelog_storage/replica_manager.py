@@ -52,7 +52,7 @@ _SHARD_TOPICS: dict[int, str] = {kind: topic for topic, kind in _SHARD_KINDS.ite
 class _Loaded(NamedTuple):
     log: PartitionLog
     failure: StorageFailed | None
-    """Why it cannot be opened."""
+    """The reason why the log cannot be opened; None: it is open."""
 
 
 class ReplicaManager:
@@ -78,10 +78,10 @@ class ReplicaManager:
         self.request_checkpoint: Callable[[HostedPartition], None] = _unset
         self.request_retirement: Callable[[Partition], None] = _unset
         self.request_note: Callable[[], None] = _ignore_note
-        """The log starts have new partitions to be written down."""
+        """The callback that asks for a write of the log starts of new partitions."""
         self.in_worker: Callable[[Callable[[], None]], Awaitable[None]] = _unset
         self.follow_image: Callable[[HostedPartition, Any], None] = _ignore
-        """Told of a partition whose replicas, leader or ISR may have changed; replication listens once it has begun."""
+        """The callback for a partition whose replicas, leader or ISR may have changed. `Replication` sets it."""
 
     def __iter__(self) -> Iterator[HostedPartition]:
         return iter(tuple(self._partitions.values()))
@@ -92,7 +92,7 @@ class ReplicaManager:
     # Opening.
 
     def recover_all(self) -> None:
-        """Open every partition on disk. For a worker thread, before anything else runs.
+        """Open every partition on disk. A worker thread calls this before anything else runs.
 
         A partition that cannot be opened is taken offline and answers KAFKA_STORAGE_ERROR; the others are served.
         Raises OSError when the folder itself cannot be read.
@@ -119,7 +119,7 @@ class ReplicaManager:
             self._log_directory.mark_recovered()
 
     def _set_aside(self, partition: Partition, topic_id: bytes | None) -> None:
-        """Raises OSError."""
+        """Rename a folder that belongs to no known topic, and log that. Raises OSError."""
         aside = self._log_directory.set_aside(partition, topic_id)
         if self._log_directory.has_hosted(partition):
             _log.warning("%s is kept as %s: it is another topic's folder", partition, aside)
@@ -132,7 +132,7 @@ class ReplicaManager:
         )
 
     def _look_for_lost_folders(self, image: MetadataImage) -> None:
-        """Raises OSError."""
+        """Take partitions offline whose folders are gone although their topics exist. Raises OSError."""
         directory = self._log_directory
         for partition in directory.hosted_without_folder():
             if is_lost(image.partition(partition), self._node_id):
@@ -141,7 +141,10 @@ class ReplicaManager:
                 write_checkpoints(directory.forget(partition))
 
     def _look_for_strays(self, image: MetadataImage) -> None:
-        """A start whose metadata did not know a topic may have set its folder aside. Raises OSError."""
+        """Take partitions offline whose folders were set aside by a start that did not know their topics.
+
+        Raises OSError.
+        """
         names = {encode_topic_id(topic.topic_id): name for name, topic in image.topics.items()}
         for topic_id, number in self._log_directory.strays():
             partition = Partition(names.get(topic_id, ""), number)
@@ -151,7 +154,7 @@ class ReplicaManager:
                 self._add_lost(partition, image)
 
     def _add_lost(self, partition: Partition, image: MetadataImage) -> HostedPartition:
-        """What was stored here is not there any more: an empty log in its place would be a lie. Raises OSError."""
+        """Host a partition offline whose folder is gone: an empty log in its place would be a lie. Raises OSError."""
         log = self._new_log(partition, image.topics[partition.topic].topic_id, image)
         directory = self._log_directory
         end = directory.recovery_points.get(partition, 0)
@@ -217,11 +220,11 @@ class ReplicaManager:
                 leader.take_offline(failed)
 
     def holds(self, leader: HostedPartition) -> bool:
-        """It was not dropped meanwhile."""
+        """True if this partition was not dropped meanwhile."""
         return self._partitions.get((leader.partition.topic, leader.partition.partition)) is leader
 
     def get(self, topic: str, partition: int) -> HostedPartition:
-        """The partition, which this node leads. Raises KafkaError: 3 unknown, 6 led elsewhere, 56 offline."""
+        """Return the partition, which this node leads. Raises KafkaError: 3 unknown, 6 led elsewhere, 56 offline."""
         leader = self._partitions.get((topic, partition))
         if leader is None:
             leader = self._make(Partition(topic, partition))
@@ -230,17 +233,17 @@ class ReplicaManager:
         return leader
 
     def ensure(self, partition: Partition) -> HostedPartition:
-        """The partition, led here or followed. Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION or 6)."""
+        """Return the partition, led here or followed. Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION or 6)."""
         held = self._partitions.get((partition.topic, partition.partition))
         return held if held is not None else self._make(partition)
 
     def leader_of(self, partition: Partition) -> tuple[int, int]:
-        """(leading node, leader epoch) as the image has it; (-1, -1) if the partition is unknown."""
+        """Return (leading node, leader epoch) as the image has it; (-1, -1) if the partition is unknown."""
         found = self._metadata.image.partition(partition)
         return (-1, -1) if found is None else (found.leader, found.leader_epoch)
 
     def led_here(self) -> list[Partition]:
-        """Every partition that this node leads, with or without data."""
+        """Return every partition that this node leads, with or without data."""
         return [
             Partition(topic.name, index)
             for topic in self._metadata.image.topics.values()
@@ -249,17 +252,21 @@ class ReplicaManager:
         ]
 
     async def keep(self, *checkpoints: CheckpointFile, sync: bool = True) -> None:
-        """Write these down as they are now. Raises OSError.
+        """Write these checkpoint files as they are now. Raises OSError.
 
-        The one worker thread takes these in order: neither can an older content replace a newer one, nor can two
-        writers meet in the temporary file.
+        The one worker thread takes the writes in order. So no older content replaces a newer one, and no two writers
+        meet in the temporary file.
         """
         writes = [checkpoint.encoded() for checkpoint in checkpoints]
         await self.in_worker(lambda: write_checkpoints(writes, sync=sync))
 
     async def lower_recovery_point(self, leader: HostedPartition, offset: int) -> None:
-        """Before records at `offset` and behind go: no start may ask for them, and what comes in their place is not
-        cleaned. Raises OSError."""
+        """Lower the stored numbers of a partition before its records at `offset` and behind are dropped.
+
+        Raises OSError.
+
+        Afterwards no start expects these records, and the records in their place do not count as cleaned.
+        """
         if not self.holds(leader):
             return
         directory, partition = self._log_directory, leader.partition
@@ -275,7 +282,7 @@ class ReplicaManager:
         await self.keep(points, *lower)
 
     async def keep_log_start(self, leader: HostedPartition, offset: int) -> None:
-        """Before a log begins again at `offset`. Raises OSError."""
+        """Store the log start of a partition before its log begins again at `offset`. Raises OSError."""
         if not self.holds(leader):
             return
         self._log_directory.log_start_offsets[leader.partition] = offset
@@ -286,7 +293,7 @@ class ReplicaManager:
         starts = self._log_directory.log_start_offsets
         for leader in leaders:
             leader.notify_replicas()
-            # What is written down of a topic that was deleted would make the next one of its name look lost.
+            # A log start that is stored for a deleted topic would make the next topic of its name look lost.
             if leader.log.exists_on_disk and self.holds(leader):
                 starts[leader.partition] = leader.log.log_start_offset
         try:
@@ -331,7 +338,7 @@ class ReplicaManager:
         return log
 
     def _note(self, log: PartitionLog) -> None:
-        """From here on a folder that is missing is missed."""
+        """Write down that the partition has a folder. From now on a start notices if the folder is missing."""
         directory, partition = self._log_directory, log.partition
         directory.topic_ids[partition] = topic_number(log.topic_id)
         if partition not in directory.log_start_offsets:
@@ -386,7 +393,7 @@ class ReplicaManager:
         self.follow_image(leader, found)
 
     def drop(self, leader: HostedPartition) -> None:
-        """The partition is no longer ours: nothing more is served, and its folder goes."""
+        """Stop hosting the partition: nothing more of it is served, and its folder is removed."""
         partition = leader.partition
         del self._partitions[(partition.topic, partition.partition)]
         leader.leadership = UNKNOWN_LEADERSHIP
@@ -398,7 +405,7 @@ class ReplicaManager:
             self.request_retirement(partition)
 
     def retired(self, partition: Partition) -> None:
-        """The folder is out of the way."""
+        """Note that the folder of a deleted partition is out of the way."""
         self._retiring.discard(partition)
 
     # Coordinator epochs.
@@ -421,10 +428,10 @@ class ReplicaManager:
         self._remember_coordinator(leader, coordinator_epoch)
 
     def admit_loader(self, leader: HostedPartition, coordinator_epoch: int) -> None:
-        """A coordinator reads its shard to the end: older ones are fenced from here on, and may not read either.
+        """Fence older coordinators from now on, because this one reads its shard to the end. They may not read either.
 
-        One that was succeeded would answer from what it has read, and never learn of what its successor writes. Raises
-        as `admit_coordinator`.
+        A coordinator that was succeeded would answer from what it has read, and never learn what its successor writes.
+        Raises KafkaError as `admit_coordinator` does.
         """
         if leader.partition.topic in _SHARD_KINDS:
             self.admit_coordinator(leader, coordinator_epoch)
@@ -437,8 +444,10 @@ class ReplicaManager:
         leader.coordinator_epoch = coordinator_epoch
 
     def _write_coordinator_epochs(self, partition: Partition, coordinator_epoch: int) -> None:
-        """With those of every other shard, as the image has them: a coordinator that starts loads all of its shards,
-        and what the image says fences already."""
+        """Write the epoch together with those of all other shards in the image. Raises KafkaError(KAFKA_STORAGE_ERROR).
+
+        A coordinator that starts loads all of its shards, and the image already fences by these epochs.
+        """
         epochs = self._log_directory.coordinator_epochs
         of_image = {
             Partition(_SHARD_TOPICS[kind], number): shard.coordinator_epoch

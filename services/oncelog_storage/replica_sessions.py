@@ -1,7 +1,7 @@
 """The leader's side of replication: ReplicaFetch, and the long poll of followers that wait here.
 
-`core.leader_sessions` says what is answered. This module reads it, wakes those that wait for it, and waits. What was
-appended in one turn of the loop goes in one answer.
+`core.leader_sessions` decides the answers. This module reads records, waits for news, and wakes waiting fetches. One
+answer has all that was appended in one turn of the loop.
 """
 
 import asyncio
@@ -76,7 +76,7 @@ class ReplicaSessions:
         )
         self.is_eligible = self._sessions.is_eligible
         self.on_log_start: Callable[[HostedPartition], None] = _nobody_waits
-        """Told when a follower's log begins at another offset."""
+        """The callback for a partition whose follower's log begins at another offset."""
         self._is_stopping = False
 
     def stop(self) -> None:
@@ -114,7 +114,7 @@ class ReplicaSessions:
         return response
 
     async def _news(self, session: _Session, deadline: float) -> bool:
-        """Wait until something in the session is dirty, or for the deadline: then False."""
+        """Wait until the session has news. False: the deadline, in seconds of the loop's clock, came first."""
         loop = asyncio.get_running_loop()
         if loop.time() >= deadline:
             return False
@@ -140,7 +140,10 @@ class ReplicaSessions:
             self._proposals.propose(moved.hosted, moved.isr)
 
     async def _bring(self, session: _Session, misses: list[NotInMemory]) -> None:
-        """What was missed by an answer is in memory for the next. Meanwhile the follower waits, and does not lag."""
+        """Bring the missing bytes into memory for the next answer.
+
+        Meanwhile the follower waits, and does not count as late.
+        """
         session.is_waiting = True
         try:
             for miss in misses:
@@ -152,7 +155,10 @@ class ReplicaSessions:
     def _answer(
         self, session: _Session, left_bytes: int, *, may_wait: bool = False
     ) -> tuple[pb.ReplicaFetchResponse, list[NotInMemory]]:
-        """And what could not be read without waiting for the disk; its partitions stay dirty."""
+        """Return an answer, and the reads that would have to wait for the disk.
+
+        The partitions of those reads stay dirty.
+        """
         response, misses = pb.ReplicaFetchResponse(), list[NotInMemory]()
         now = asyncio.get_running_loop().time()
 
@@ -174,7 +180,7 @@ class ReplicaSessions:
 
 
 def _read(wanted: ReadRecords[HostedPartition]) -> bytes:
-    """Raises KafkaError, NotInMemory."""
+    """Return the records that a walk wants. Raises KafkaError, NotInMemory."""
     log = wanted.hosted.log
     try:
         return log.read(wanted.offset, log.log_end_offset, wanted.bytes_max).records

@@ -1,6 +1,6 @@
-"""Makes of each partition hosted here a leader, a follower or nothing, as the metadata image says.
+"""The replication of a node: it makes each partition a leader, a follower or neither, as the metadata image says.
 
-`core.roles` decides. Here are the fetchers, one for each leading node, and the tasks: in-sync replicas, repairs,
+`core.roles` decides. This module has the fetchers, one for each leading node, and the tasks: in-sync replicas, repairs,
 scrubbing, and high watermarks on disk.
 """
 
@@ -45,11 +45,14 @@ _SCRUB_PAUSE_S: Final = 60.0
 _SCRUB_BYTES_MAX: Final = 1 << 20
 
 LATE_AFTER_TIMEOUT_MS: Final = 300_000
-"""Kafka's: a coordinator that was just replaced gets this long to end what is too old."""
+"""The time, in ms, that Kafka gives a coordinator that was just replaced to end transactions that are too old."""
 
 
 def late_transaction_ms(settings: StorageSettings, image: MetadataImage) -> int:
-    """A transaction that is silent for longer is late (KIP-664): no coordinator lets one be open for so long."""
+    """Return the silence in ms after which a transaction is late (KIP-664).
+
+    No coordinator lets one be open for so long.
+    """
     if settings.late_transaction_ms is not None:
         return settings.late_transaction_ms
     return image.transaction_max_timeout_ms + LATE_AFTER_TIMEOUT_MS
@@ -88,7 +91,7 @@ class Replication:
         self.sessions = ReplicaSessions(settings, manager, metadata, self.proposals, reader)
 
     def start(self) -> None:
-        """Take the roles of the image, and follow it from here on."""
+        """Give each partition its role by the metadata image, and follow the image from now on."""
         self._manager.follow_image = self._follow_image
         for hosted in self._manager:
             self._follow_image(hosted, self._metadata.image.partition(hosted.partition))
@@ -102,12 +105,12 @@ class Replication:
             self._tasks.append(asyncio.create_task(loop(), name=f"storage {name}"))
 
     async def stop(self) -> None:
-        """No more is fetched or told; high watermarks are written down."""
+        """Stop fetching and answering, and write down the high watermarks."""
         await self.kill()
         await self.write_high_watermarks()
 
     async def kill(self) -> None:
-        """No more is fetched or told."""
+        """Stop fetching and answering."""
         self.sessions.stop()
         ending = [*self._tasks, *self._repairs]
         for task in ending:
@@ -118,9 +121,9 @@ class Replication:
         self._fetchers.clear()
 
     async def in_sync(self) -> None:
-        """Returns once every replica here that can be in sync is, or after `in_sync_wait_max_ms`.
+        """Return once every replica here that can be in sync is, or after `in_sync_wait_max_ms`.
 
-        Until then this node is not to be counted on: another one that stops may leave too few replicas for a write.
+        Before that nobody should rely on this node: if another node stops, too few replicas may be left for a write.
         """
         wait_max_ms = self._settings.in_sync_wait_max_ms
         try:
@@ -143,7 +146,7 @@ class Replication:
     # Roles.
 
     def image_changed(self, old: MetadataImage, new: MetadataImage) -> None:
-        """Make the replicas that the image names; `_follow_image` is told of the others."""
+        """Make the replicas that the new image gives to this node. `_follow_image` gets changes of the others."""
         for partition in missing_replicas(old.topics, new.topics, self._node_id):
             try:
                 self._manager.ensure(partition)
@@ -207,7 +210,7 @@ class Replication:
             self.look()
 
     def look(self) -> None:
-        """Propose what the in-sync replicas should be; create and remove replicas that are due."""
+        """Propose the ISRs that should change; make missing replicas, and remove strays that are due."""
         now = asyncio.get_running_loop().time()
         lag_max_s = self._settings.replica_lag_time_max_ms / 1000
         for hosted in self._manager:
@@ -268,13 +271,13 @@ class Replication:
     # Scrubbing.
 
     async def _scrub_loop(self) -> None:
-        """Round after round over all sealed segments, at a fixed pace."""
+        """Scrub all sealed segments, round after round, at a fixed pace."""
         while True:
             await asyncio.sleep(_SCRUB_PAUSE_S)
             await self.scrub_all(self._settings.scrub_bytes_per_s)
 
     async def scrub_all(self, bytes_per_s: int) -> None:
-        """One round. Damage takes its partition offline."""
+        """Scrub all sealed segments once. Damage takes its partition offline."""
         for place in places((hosted, hosted.log.segments) for hosted in self._manager):
             await self._scrub(place, bytes_per_s)
 
@@ -322,5 +325,5 @@ class Replication:
 
     @property
     def leader_count(self) -> int:
-        """Partitions without data count too."""
+        """The number of partitions that this node leads, including those without data."""
         return len(self._manager.led_here())

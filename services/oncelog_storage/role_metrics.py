@@ -1,4 +1,4 @@
-"""What a storage process tells on its `/metrics`: replication and cleaning."""
+"""The metrics of a storage process for its `/metrics`: replication, topics, produce times and cleaning."""
 
 from collections.abc import Iterator
 from operator import attrgetter
@@ -8,7 +8,10 @@ from oncelog_storage.wiring import StorageRole
 
 
 def storage_metrics(role: StorageRole) -> Iterator[RoleMetric]:
-    """Read on the loop of the process. A follower has one lag, its largest: partitions may be many thousands."""
+    """Yield the metrics. The process reads them on its loop.
+
+    A follower has one lag, its largest: partitions may be many thousands.
+    """
     replication = role.replication
     found, proposals = replication.metrics(), replication.proposals
     for name, text, value in (

@@ -1,4 +1,4 @@
-"""Reads what a look at old data (`core.scrubbing`) asks for."""
+"""The reads of scrubbing (`core.scrubbing`)."""
 
 import os
 
@@ -8,7 +8,7 @@ from oncelog_storage.files import opened
 
 
 def looked(path: str, walk: Walk[ResultT]) -> ResultT:
-    """What the walk finds in a file. For a worker thread. Raises OSError."""
+    """Run a walk on the bytes of a file, and return its result. A worker thread calls this. Raises OSError."""
     with opened(path) as descriptor:
         return answered(
             walk, lambda wanted: os.pread(descriptor, wanted.size_bytes, wanted.position)

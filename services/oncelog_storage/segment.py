@@ -1,7 +1,7 @@
 """One segment: a stretch of the log in a file, with its three indexes beside it.
 
 `<20-digit base offset>` + `.log` batches, `.index` offset → position, `.timeindex` timestamp → offset, `.txnindex`
-aborted transactions. `core.segment_state` is what is known of them in memory, `core.batch_walk` searches bytes.
+aborted transactions. `core.segment_state` is their state in memory, `core.batch_walk` searches bytes.
 """
 
 import logging
@@ -61,7 +61,7 @@ _log = logging.getLogger(__name__)
 
 
 class CorruptSegment(StorageFailed):
-    """Bytes in a segment that are no record batch, where one must be; `position` is where, `reason` what is wrong."""
+    """Bytes at `position` of a segment are no record batch, where one must be. `reason` says what is wrong."""
 
     def __init__(self, message: str, position: int = 0, reason: str = "") -> None:
         super().__init__(message)
@@ -70,7 +70,7 @@ class CorruptSegment(StorageFailed):
 
 
 class Segment(SegmentState):
-    """The state of a segment, and its files."""
+    """One segment of a log: its state in memory, and its files."""
 
     def __init__(
         self,
@@ -92,11 +92,11 @@ class Segment(SegmentState):
 
     @property
     def has_file(self) -> bool:
-        """It is made by the first append."""
+        """True if the segment has a `.log` file, which the first append makes."""
         return self.size_bytes > 0 or os.path.exists(self.log_path)
 
     def read_head(self) -> bytes:
-        """The header that it begins with, or fewer bytes. Raises OSError."""
+        """Return the header that the segment begins with, or fewer bytes. Raises OSError."""
         with opened(self.log_path) as descriptor:
             head = os.pread(descriptor, HEADER_BYTES, 0)
         self.head_crc = head_crc(head)
@@ -105,16 +105,16 @@ class Segment(SegmentState):
     # Writing.
 
     def begin(self, buffers: tuple[bytes | memoryview, ...]) -> None:
-        """The first batch is about to be written. Raises OSError."""
+        """Make the `.log` file, because the first batch is about to be written. Raises OSError."""
         self._files.get(self.log_path, create=True)
         self.head_crc = head_crc(b"".join(buffer[:HEADER_BYTES] for buffer in buffers))
 
     def write(self, buffers: tuple[bytes | memoryview, ...], size_bytes: int) -> None:
-        """Append bytes. Raises OSError; then `truncate_to_size` must succeed before the next write."""
+        """Append bytes to the segment. Raises OSError; then `truncate_to_size` must succeed before the next write."""
         descriptor = self._files.get(self.log_path, create=True)
         write_fully(descriptor, buffers, size_bytes, self.size_bytes)
         if not self.size_bytes:
-            # From the first record on it tells that there is a segment, if somebody removes that.
+            # From the first record on the index shows that the segment is missing, if somebody removes it.
             touch(self.path(OFFSET_INDEX_SUFFIX))
         self.size_bytes += size_bytes
 
@@ -123,7 +123,7 @@ class Segment(SegmentState):
         os.ftruncate(self._files.get(self.log_path, create=True), self.size_bytes)
 
     def unwritten(self) -> list[tuple[str, int, bytes]]:
-        """(path, position, bytes) of index parts that are not in their files; empty parts create the files."""
+        """Return (path, position, bytes) of index parts that are not in their files. An empty part creates its file."""
         return [] if self._indexes is None else self._indexes.unwritten(self._stem)
 
     # Indexes.
@@ -139,7 +139,7 @@ class Segment(SegmentState):
     def _decoded(
         self, aborted: list[AbortedTransactionEntry], *, below: int | None = None
     ) -> SegmentIndexes:
-        """Raises CorruptIndex, FileNotFoundError."""
+        """Return the indexes from their files. Raises CorruptIndex, FileNotFoundError."""
         offset_data, _ = self._files.read_end(self.path(OFFSET_INDEX_SUFFIX))
         time_data, _ = self._files.read_end(self.path(TIME_INDEX_SUFFIX))
         return decode_indexes(
@@ -151,7 +151,7 @@ class Segment(SegmentState):
             return self._index_again(aborted, self.scan(0, self.base_offset, self.end_offset))
 
     def read_aborted_file(self) -> list[AbortedTransactionEntry]:
-        """Raises CorruptSegment."""
+        """Return the entries of the aborted index's file. Raises CorruptSegment."""
         path = self.path(ABORTED_INDEX_SUFFIX)
         try:
             data, _ = self._files.read_end(path)
@@ -165,9 +165,10 @@ class Segment(SegmentState):
             ) from error
 
     def rewind_indexes(self, offset: int) -> bool:
-        """Before a scan from `offset`: keep only what lies before it. False: unusable, scan from the beginning.
+        """Keep only the index entries below `offset`, from which a scan begins.
 
-        Raises CorruptSegment for the aborted index.
+        False: the indexes are unusable, and the scan must begin at the segment's start. Raises CorruptSegment for the
+        aborted index.
         """
         aborted: list[AbortedTransactionEntry] = []
         if offset > self.base_offset:
@@ -195,13 +196,16 @@ class Segment(SegmentState):
         return is_usable
 
     def read_first_timestamp(self) -> None:
-        """The first batch's, from the file: the segment's age counts from it, whatever part of it is scanned."""
+        """Read the first batch's timestamp from the file.
+
+        The segment's age counts from it, whatever part of it is scanned.
+        """
         head = self._pread(HEADER_BYTES, 0)
         if len(head) == HEADER_BYTES:
             self.first_timestamp = largest_timestamp(HEADER.unpack(head))
 
     def max_timestamp(self) -> tuple[int, int]:
-        """(largest timestamp in ms, offset of the batch's end that has it); (-1, …) in an empty segment."""
+        """Return (largest timestamp in ms, last offset of the batch that has it); (-1, …) in an empty segment."""
         if not self._knows_max_timestamp:
             was_loaded = self.is_loaded
             try:
@@ -213,7 +217,7 @@ class Segment(SegmentState):
                 self._max_timestamp, self._max_timestamp_offset = last
                 self._knows_max_timestamp = True
             finally:
-                # Also when a part is not in memory, and this is done again.
+                # The indexes are unloaded even if a part is not in memory, for then all of this is done again.
                 if not was_loaded:
                     self.unload()
         return self._max_timestamp, self._max_timestamp_offset
@@ -230,7 +234,10 @@ class Segment(SegmentState):
         return self._loaded().time.last()
 
     def _is_true(self, timestamp: int, offset: int) -> bool:
-        """An entry of the time index names the last offset of a batch, and its timestamp. Raises CorruptSegment."""
+        """True if an entry of the time index names the last offset of a batch, and its timestamp.
+
+        Raises CorruptSegment.
+        """
         position, _ = self.position_of(offset)
         head = self._pread(HEADER_BYTES, position)
         if position >= self.size_bytes or len(head) < HEADER_BYTES:
@@ -244,16 +251,20 @@ class Segment(SegmentState):
         return is_true
 
     def aborted(self) -> list[AbortedTransactionEntry]:
-        """Raises CorruptSegment. Loads no other index: a fetch may have to ask every later segment."""
+        """Return the segment's aborted transactions. Raises CorruptSegment.
+
+        No other index is loaded, for a fetch may have to ask every later segment.
+        """
         return self.read_aborted_file() if self._indexes is None else self._indexes.aborted
 
     # Reading.
 
     def position_of(self, offset: int) -> tuple[int, int]:
-        """(where the batch with `offset`, or the first behind it, begins; the lowest base offset it may have).
+        """Return (position of the batch that holds `offset` or of the first one behind it, lowest base offset that it
+        may have).
 
-        (`size_bytes`, where the segment ends) when there is none. Reads headers only. An offset just behind a batch is
-        found without looking at what follows, which after a crash may be anything. An index that leads astray is built
+        The position is `size_bytes` if there is no such batch. Reads headers only. An offset just behind a batch is
+        found without a look at what follows, which may be anything after a crash. An index that leads astray is built
         again from the log. Raises CorruptSegment.
         """
         start = self._loaded().offset.lookup(offset)
@@ -272,20 +283,20 @@ class Segment(SegmentState):
     def read(
         self, position: int, expected_offset: int, upper_offset: int, bytes_max: int
     ) -> tuple[bytes, int]:
-        """As `core.batch_walk.take`. Raises CorruptSegment rather than serve a batch that fails its CRC."""
+        """Read batches by `core.batch_walk.take`. Raises CorruptSegment for a batch that fails its CRC."""
         if position >= self.size_bytes:
             return b"", -1
         return self._walked(take(self.stretch, position, expected_offset, upper_offset, bytes_max))
 
     def _walked(self, walk: Walk[ResultT]) -> ResultT:
-        """Raises CorruptSegment."""
+        """Run a walk on the segment's bytes, and return its result. Raises CorruptSegment."""
         try:
             return answered(walk, lambda wanted: self._pread(wanted.size_bytes, wanted.position))
         except BrokenBatch as error:
             raise self.corrupt(error.position, error.reason) from None
 
     def scan(self, position: int, expected_offset: int, end_offset: int) -> Iterator[Found]:
-        """Each batch from `position` on; `end_offset` is -1 where it is not known. Raises CorruptSegment."""
+        """Yield each batch from `position` on. `end_offset` is -1 if it is not known. Raises CorruptSegment."""
         walk = scan(self.stretch._replace(end_offset=end_offset), position, expected_offset)
         data = b""
         try:
@@ -303,7 +314,9 @@ class Segment(SegmentState):
             raise self.corrupt(error.position, error.reason) from None
 
     def find_timestamp(self, timestamp: int, offset_min: int) -> tuple[int, int, int] | None:
-        """(timestamp, offset, leader epoch) of the first record from `offset_min` on that is not older."""
+        """Return (timestamp, offset, leader epoch) of the first record from `offset_min` on that is not older; None for
+        none.
+        """
         before = self._loaded().time.lookup(timestamp)
         if before is not None and not self._is_true(*before):
             before = self._rebuilt(self._loaded().aborted).time.lookup(timestamp)
@@ -311,7 +324,10 @@ class Segment(SegmentState):
         return first_not_older(self._batches_from(start), timestamp, offset_min)
 
     def find_largest(self, offset_min: int) -> tuple[int, int, int] | None:
-        """As `find_timestamp`, of the first record with the largest timestamp from `offset_min` on."""
+        """Return (timestamp, offset, leader epoch) of the first record with the largest timestamp from `offset_min` on.
+
+        None: no such record has a timestamp.
+        """
         best: tuple[int, int, int] | None = None
         batches = self._batches_from(max(self.base_offset, offset_min))
         for timestamp, position, base_offset in largest_first(batches, offset_min):
@@ -338,7 +354,7 @@ class Segment(SegmentState):
         return way_out_of_damage(os.path.dirname(os.path.dirname(self.log_path)))
 
     def _pread(self, size_bytes: int, position: int) -> bytes:
-        """Raises CorruptSegment, OSError, NotInMemory."""
+        """Read bytes of the segment's file. Raises CorruptSegment, OSError, NotInMemory."""
         try:
             descriptor = self._files.get(self.log_path, create=self.size_bytes == 0)
         except FileNotFoundError as error:

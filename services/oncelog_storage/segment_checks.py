@@ -17,7 +17,7 @@ from oncelog_storage.files import sync_directory, write_atomically, write_file
 
 
 class TakenChecks(NamedTuple):
-    """What is to be written down, as it was on the event loop."""
+    """The checks to write, as they were on the event loop, with a number that rises."""
 
     number: int
     checks: LogChecks
@@ -27,12 +27,12 @@ class ChecksFile:
     def __init__(self, directory: Path) -> None:
         self._path = directory / CHECKS_FILE
         self._lock = threading.Lock()
-        """Held while a file takes its name, not while it is synced."""
+        """The lock that a thread holds while a file takes its name, but not while it syncs."""
         self._taken = 0
         self._written = 0
 
     def take(self, checks: LogChecks) -> TakenChecks:
-        """On the event loop."""
+        """Take the checks for a write, and number them. Only the event loop calls this."""
         self._taken += 1
         return TakenChecks(self._taken, checks)
 
@@ -40,7 +40,7 @@ class ChecksFile:
         return taken.number == self._taken
 
     def write(self, taken: TakenChecks, *, sync: bool) -> None:
-        """In any thread. Raises OSError."""
+        """Write the checks, unless newer ones are written already. Any thread may call this. Raises OSError."""
         # Two threads may write at one time.
         temporary = f"{self._path}.{taken.number}{TEMPORARY_SUFFIX}"
         try:
@@ -50,14 +50,14 @@ class ChecksFile:
                     os.replace(temporary, self._path)
                     self._written = taken.number
         finally:
-            # What did not take its name: there is a newer one, or the disk is full.
+            # The file is still there if it did not take its name: a newer one is there, or the disk is full.
             Path(temporary).unlink(missing_ok=True)
         if sync:
             sync_directory(self._path.parent)
 
 
 def read_checks(directory: Path) -> LogChecks | None:
-    """None: nothing is known. Raises OSError."""
+    """Return the stored checks; None: the file is missing or damaged. Raises OSError."""
     try:
         return decode_checks((directory / CHECKS_FILE).read_bytes())
     except (FileNotFoundError, ValueError):
@@ -65,7 +65,10 @@ def read_checks(directory: Path) -> LogChecks | None:
 
 
 def read_old_checks(directory: Path) -> dict[int, AbortedCheck] | None:
-    """What a version wrote that kept no others. None: nothing is known. Raises OSError."""
+    """Return the checks of aborted indexes that an older version stored, by base offset. Raises OSError.
+
+    None: their file is missing or damaged.
+    """
     try:
         return decode_old_checks((directory / OLD_CHECKS_FILE).read_text())
     except (FileNotFoundError, ValueError):
@@ -73,7 +76,10 @@ def read_old_checks(directory: Path) -> dict[int, AbortedCheck] | None:
 
 
 def forget_checks(directory: Path, base_offsets: Iterable[int]) -> None:
-    """These segments are about to be cut, replaced or removed. While nobody else writes. Raises OSError."""
+    """Mark these segments as unsure, because they are about to be cut, replaced or removed.
+
+    No other thread may write the checks meanwhile. Raises OSError.
+    """
     checks = read_checks(directory)
     if checks is None:
         return
@@ -83,11 +89,11 @@ def forget_checks(directory: Path, base_offsets: Iterable[int]) -> None:
 
 
 def remove_checks(directory: Path) -> None:
-    """All segments are as they should be. Raises OSError."""
+    """Remove the checks. The next start takes all segments as they are. Raises OSError."""
     (directory / CHECKS_FILE).unlink(missing_ok=True)
     remove_old_checks(directory)
 
 
 def remove_old_checks(directory: Path) -> None:
-    """The new ones are there. Raises OSError."""
+    """Remove the checks of an older version, which the new file replaces. Raises OSError."""
     (directory / OLD_CHECKS_FILE).unlink(missing_ok=True)

@@ -1,8 +1,8 @@
-"""Putting a cleaned segment in the place of those it was made of, so that a crash anywhere leaves one or the other.
+"""The exchange of old segments for the cleaned one made of them; a crash anywhere leaves one or the other.
 
 ```
 1  write <base>.index .timeindex .txnindex .log, each + .cleaned, synced        a crash: removed at start
-2  what is written down of the old segments counts no more (segments-checkpoint)
+2  mark the old segments as unsure in segments-checkpoint
 3  rename the indexes, and last the .log, from .cleaned to .swap; sync names    the .log.swap decides: a start goes on
 4  rename the old .log and all files of the other old segments to .deleted
 5  rename the indexes, and last the .log, from .swap to their own names
@@ -33,11 +33,11 @@ from oncelog_storage.files import rename_deleted, sync_directory
 from oncelog_storage.segment_checks import forget_checks
 
 Step = Callable[[str], None]
-"""Told after each change of the folder: tests stop there."""
+"""A callback after each change of the folder, at which tests stop."""
 
 
 class Replacement(NamedTuple):
-    """A cleaned segment and the base offsets of those it replaces; its own is the first of them."""
+    """A cleaned segment and the base offsets of the segments it replaces. Its own base offset is the first of them."""
 
     directory: Path
     replaced: tuple[int, ...]
@@ -52,14 +52,16 @@ def _no_step(_name: str) -> None:
 
 
 def discard(directory: Path, base_offset: int) -> None:
-    """Remove what step 1 wrote. Raises OSError."""
+    """Remove the files that step 1 wrote. Raises OSError."""
     for suffix in SUFFIXES:
         _path(directory, base_offset, suffix + CLEANED_SUFFIX).unlink(missing_ok=True)
 
 
 def commit(replacement: Replacement, forget: Callable[[], None], step: Step = _no_step) -> None:
-    """Steps 2, which is `forget`, and 3: from here on a start finishes the replacement. For a worker thread. Raises
-    OSError."""
+    """Do step 2, which is `forget`, and step 3. From then on a start finishes the replacement.
+
+    A worker thread calls this. Raises OSError.
+    """
     directory = replacement.directory
     forget()
     step("checks")
@@ -73,7 +75,7 @@ def commit(replacement: Replacement, forget: Callable[[], None], step: Step = _n
 
 
 def finish(replacement: Replacement, step: Step = _no_step) -> list[str]:
-    """Steps 4 and 5; returns the old files, renamed, to be removed later. Raises OSError."""
+    """Do steps 4 and 5. Return the old files, renamed, to be removed later. Raises OSError."""
     directory, deleted = replacement.directory, []
     own = _path(directory, replacement.base_offset, LOG_SUFFIX)
     old = [own] if os.path.exists(f"{own}{SWAP_SUFFIX}") else []
@@ -99,14 +101,14 @@ def finish(replacement: Replacement, step: Step = _no_step) -> list[str]:
 
 
 def undo(replacement: Replacement) -> None:
-    """After `commit`, when the old segments are no longer what they were. Raises OSError."""
+    """Undo `commit`, because the old segments are no longer what they were. Raises OSError."""
     for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
         path = _path(replacement.directory, replacement.base_offset, suffix + SWAP_SUFFIX)
         path.unlink(missing_ok=True)
 
 
 def finish_interrupted(directory: Path) -> None:
-    """At start: end every replacement that was committed, undo the others. Raises OSError."""
+    """Finish every replacement that was committed before a crash, and undo the others. Raises OSError."""
     names = os.listdir(directory)
     found = swaps_found(names)
     for name in found.undone:
@@ -120,7 +122,7 @@ def finish_interrupted(directory: Path) -> None:
 
 
 def _end_offset(path: Path) -> int:
-    """Behind the last batch of a segment file that was synced whole."""
+    """Return the offset behind the last batch of a segment file that was synced whole."""
     end_offset, position = -1, 0
     with path.open("rb") as file:
         while len(head := file.read(HEADER_BYTES)) == HEADER_BYTES:

@@ -1,6 +1,6 @@
-"""The storage service: protobuf in, protobuf out, decisions elsewhere.
+"""The storage service: it translates between protobuf and the handlers, and decides nothing.
 
-Expected errors are codes in the answers; nothing is raised that a client should see.
+Expected errors are codes in the responses. No exception reaches a client.
 """
 
 from collections.abc import Sequence
@@ -91,7 +91,7 @@ class StorageServicer:
         return response
 
     def append_at_once(self, request: plain.AppendRequest, context: Any) -> bool:
-        """For a coordinator of this process: whether the batch is committed where it is expected.
+        """Append a batch for a coordinator of this process. True if the batch is committed where it is expected.
 
         False: nothing was written. Then `Append` says why, or writes and waits.
         """
@@ -118,7 +118,7 @@ class StorageServicer:
         request: pb.AppendRequest | plain.AppendRequest,
         expected_base_offset: int | None,
     ) -> Appended:
-        """Raises KafkaError."""
+        """Append a coordinator's batch, and return its place. Raises KafkaError."""
         leader.require_enough_replicas()
         records = request.records
         header = _coordinator_batch(records, leader)
@@ -163,7 +163,7 @@ class StorageServicer:
         return response
 
     def _leader_of(self, part: pb.ListOffsetsPartition) -> HostedPartition:
-        """Raises KafkaError."""
+        """Return the partition of a ListOffsets request, which this node leads. Raises KafkaError."""
         leader = self._hosted.get(part.topic, part.partition)
         leader.require_leader_epoch(part.current_leader_epoch)
         return leader
@@ -171,7 +171,10 @@ class StorageServicer:
     def _list_offset(
         self, part: pb.ListOffsetsPartition, *, is_committed_only: bool
     ) -> tuple[int, int, int]:
-        """One step, from the look at who leads on: the topic may be gone since the last try. Raises KafkaError."""
+        """Find an offset in one step, which checks the leadership first: the topic may be gone since the last try.
+
+        Raises KafkaError.
+        """
         return offsets.list_offset(
             self._leader_of(part), part.timestamp_ms, is_committed_only=is_committed_only
         )
@@ -244,7 +247,7 @@ class StorageServicer:
     def _describe_record(
         self, request: pb.DescribeRecordRequest, response: pb.DescribeRecordResponse
     ) -> None:
-        """One step, as `_list_offset`. Raises KafkaError."""
+        """Fill the response about one record in one step, which checks the leadership first. Raises KafkaError."""
         leader = self._hosted.get(request.partition.topic, request.partition.partition)
         describe_record(leader, request.offset, response)
 
@@ -255,7 +258,7 @@ class StorageServicer:
 
 
 def _coordinator_batch(records: bytes, leader: HostedPartition) -> BatchHeader:
-    """The header of a coordinator's batch: trusted inside, whole outside. Raises KafkaError."""
+    """Return the header of a coordinator's batch. The batch is whole, and its records are trusted. Raises KafkaError."""
     header = read_single_batch(records, leader.log.config.max_message_bytes)
     if header.size_bytes != len(records):
         raise KafkaError(ErrorCode.INVALID_RECORD, "a coordinator sends one batch and no more")

@@ -8,14 +8,19 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
 class FlushPolicy(StrEnum):
-    """When an acknowledged record is on the disk itself, not only with the operating system."""
+    """The time at which an acknowledged record is on the disk itself, not only with the operating system."""
 
     OS = "os"
-    """Written before the answer, synced by the operating system and by checkpoints: survives a kill of the process, not
-    of the machine. A topic's flush.messages and flush.ms are honoured. Kafka's default; replication covers the rest."""
+    """A record is written before its answer, and synced by the operating system and by checkpoints.
+
+    It survives a kill of the process, not of the machine. A topic's flush.messages and flush.ms are honoured. This is
+    Kafka's default; replication covers the rest.
+    """
     ALWAYS = "always"
-    """Synced before each answer and before consumers see it: survives a power cut, at the price of a sync per group of
-    appends."""
+    """A record is synced before its answer and before consumers see it.
+
+    It survives a power cut, at the price of a sync per group of appends.
+    """
 
 
 class StorageSettings(BaseSettings):

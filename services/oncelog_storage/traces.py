@@ -1,7 +1,7 @@
-"""Where a partition leader's part in a transaction belongs (ADR 0028).
+"""The traces of transactions at a partition leader (ADR 0028).
 
-A Produce that opens a transaction in a partition asks the coordinator, whose answer says the trace. The ones behind it
-do not ask, so the trace is remembered until the transaction's marker. Markers carry theirs.
+A Produce that opens a transaction in a partition asks the coordinator, whose answer names the trace. Later requests do
+not ask, so the leader remembers the trace until the transaction's marker. Markers carry their own trace.
 """
 
 from collections import OrderedDict
@@ -17,11 +17,14 @@ from oncelog_storage.core.record_links import LINKS_MAX
 
 _NS_PER_MS: Final = 1_000_000
 OPEN_MAX: Final = 10_000
-"""Producers with an open transaction here; of more, the oldest is forgotten, and its later requests go untraced."""
+"""The traces of at most this many producers are remembered.
+
+Of more, the oldest is forgotten, and later requests go untraced.
+"""
 
 
 class OpenTransaction:
-    """One of a producer here."""
+    """The open transaction of one producer at this node, with its trace."""
 
     __slots__ = ("_partitions", "links", "producer_epoch", "trace")
 
@@ -29,7 +32,7 @@ class OpenTransaction:
         self.producer_epoch = producer_epoch
         self.trace = trace
         self.links: set[Traceparent] = set()
-        """To the spans that its records name."""
+        """The spans that the transaction's records name, to which it is linked."""
         self._partitions: set[Partition] = set()
 
     @property
@@ -37,7 +40,10 @@ class OpenTransaction:
         return LINKS_MAX - len(self.links)
 
     def is_ended_by(self, marker: TxnMarker) -> bool:
-        """A marker that was held up is of an earlier transaction. TV2's has the next epoch; TV1's tells the start."""
+        """True if this marker ends the transaction. A marker that was held up belongs to an earlier one.
+
+        A marker of TV2 has the next epoch. A marker of TV1 says when its transaction began.
+        """
         if marker.transaction_version >= TV2:
             return self.producer_epoch < marker.producer_epoch
         start_ms = marker.transaction_start_ms
@@ -45,7 +51,7 @@ class OpenTransaction:
         return self.producer_epoch <= marker.producer_epoch and not is_later
 
     def is_first_in(self, partition: Partition) -> bool:
-        """Whether a batch is the first that is traced there. True once."""
+        """True if a batch is the first traced one in this partition. The second call for a partition returns False."""
         if partition in self._partitions:
             return False
         self._partitions.add(partition)
@@ -53,7 +59,7 @@ class OpenTransaction:
 
 
 class OpenTraces:
-    """By producer, of this node."""
+    """The open transactions of this node that are traced, by producer id."""
 
     def __init__(self) -> None:
         self._open: OrderedDict[int, OpenTransaction] = OrderedDict()
@@ -61,7 +67,10 @@ class OpenTraces:
     def belongs(
         self, running: spans.Span, producer_id: int, producer_epoch: int
     ) -> OpenTransaction | None:
-        """The request of this span writes for this producer: learn its trace from it, or it from what is known."""
+        """Join a span with a producer's transaction: one learns the trace that the other knows.
+
+        Returns the transaction, or None if neither knows a trace.
+        """
         known = self._open.get(producer_id)
         if known is not None and known.producer_epoch != producer_epoch:
             known = None
@@ -77,7 +86,7 @@ class OpenTraces:
         return known
 
     def ended(self, marker: TxnMarker) -> None:
-        """By this `TxnMarker`. Without a trace in it, the transaction is not kept."""
+        """Note that this marker ended a transaction. A marker without a trace means that the trace is not kept."""
         recorder = spans.recorder
         if recorder is None:
             return
@@ -92,7 +101,7 @@ class OpenTraces:
 def appended(
     producer_id: int, producer_epoch: int, partition: Partition, base_offset: int
 ) -> spans.Attributes:
-    """What a span says of a batch in the log."""
+    """Return a span's attributes for a batch in the log."""
     return {
         "oncelog.producer_id": producer_id,
         "oncelog.producer_epoch": producer_epoch,
@@ -101,7 +110,7 @@ def appended(
 
 
 class MarkerSpans:
-    """One for each marker and partition of a WriteTxnMarkers."""
+    """The spans of a WriteTxnMarkers request, one for each marker and partition."""
 
     def __init__(self) -> None:
         self._times: dict[tuple[str, int], tuple[int, int]] = {}
@@ -110,7 +119,7 @@ class MarkerSpans:
         self._times[topic, partition] = (start_ns, end_ns)
 
     def record(self, request: Any, response: Any) -> None:
-        """When the whole request is answered."""
+        """Record the spans, after the whole request is answered."""
         recorder = spans.recorder
         if recorder is None:
             return

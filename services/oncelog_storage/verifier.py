@@ -1,8 +1,8 @@
-"""Asks the coordinator whether, or that, a partition belongs to a transaction (facts 9, rules 3 and 4; KIP-890).
+"""The verification of transactions with their coordinator (facts 9, rules 3 and 4; KIP-890).
 
-One of the modules at the wire's edge: it speaks the coordinator's protobuf messages. A TV1 transaction is verified, a
-TV2 transaction gets the partition added. A stub raises TimeoutError or ConnectionError (OSError) when the other side
-does not answer: then it is unknown what happened, and asking again is harmless.
+This module is at the wire's edge: it speaks the coordinator's protobuf messages. A TV1 transaction is verified, a TV2
+transaction gets the partition added. A stub raises TimeoutError or ConnectionError (OSError) when the other side does
+not answer: then it is unknown what happened, and asking again is harmless.
 """
 
 import asyncio
@@ -36,18 +36,23 @@ class Verifier:
         self._settings = settings
         self._metadata = metadata
         self._directory = directory
-        # One verification at a time per transactional id, in the order of arrival: a producer's second request must not
-        # overtake its first. Kafka's manager instead answers the first with an error.
+        # One verification runs at a time per transactional.id, in the order of arrival: a producer's second request
+        # must not overtake its first. Kafka's manager instead answers the first with an error.
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """Each exists only while somebody wants it."""
+        """The lock of each transactional.id. It exists only while somebody wants it."""
 
     def turn(self, transactional_id: str) -> asyncio.Lock:
-        """`async with`: this id's next verification, and the appends it allows, after those before it."""
+        """Return the lock of a transactional.id.
+
+        Its holder verifies and appends; later requests of this id wait for it.
+        """
         return self._turns.setdefault(transactional_id, asyncio.Lock())
 
     def verified_at_once(self, request: plain.VerifyRequest) -> int | None:
-        """When the transaction began, where a coordinator of this process knows that it has these partitions. None:
-        `ask` waits, or says why it has not."""
+        """Return when the transaction began, in ms, if a coordinator of this process has these partitions in it.
+
+        None: the caller must call `ask`, which waits, or says why the transaction does not have them.
+        """
         name = request.transactional_id
         before = self._turns.get(name)
         if before is not None and before.locked():
@@ -67,8 +72,10 @@ class Verifier:
         partitions: Sequence[Partition],
         timeout_ms: int,
     ) -> Codes:
-        """One code for each partition, as the producer is to be told it; and when the transaction that was verified
-        began, 0 when nothing tells."""
+        """Return one code for the producer for each partition, and when the verified transaction began.
+
+        The start is in ms, and 0 if nothing tells it.
+        """
         is_add = mode == storage_pb2.ADD_PARTITION
         request = coordinator_pb2.AddPartitionsToTxnRequest(
             transactions=[

@@ -1,4 +1,4 @@
-"""Who waits until an offset is reached: for commitment, or for this node's own disk."""
+"""The requests that wait until an offset is reached: for its commit, or for this node's own disk."""
 
 import asyncio
 
@@ -10,7 +10,10 @@ class OffsetWaiters:
         self._waiting: list[tuple[int, asyncio.Future[ErrorCode]]] = []
 
     async def wait(self, last_offset: int, timeout_s: float) -> ErrorCode:
-        """NONE once something above `last_offset` was reached; REQUEST_TIMED_OUT, or the refusal."""
+        """Wait until an offset above `last_offset` is reached, and return NONE.
+
+        Otherwise return REQUEST_TIMED_OUT after `timeout_s`, or the code given to `refuse`.
+        """
         future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         waiter = (last_offset, future)
         self._waiting.append(waiter)

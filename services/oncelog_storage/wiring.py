@@ -1,4 +1,4 @@
-"""Builds a storage node: the only place where its parts meet."""
+"""The wiring of a storage node: the only place where its parts meet."""
 
 import asyncio
 import logging
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 class StorageRole:
-    """A storage node; `servicer` answers the Storage service once `start` has returned."""
+    """A storage node. `servicer` answers the Storage service once `start` has returned."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class StorageRole:
         )
 
     async def start(self) -> None:
-        """Take the folder, make its partitions whole, serve. Raises OncelogError with a one-line reason."""
+        """Take the folder, recover its partitions, and serve. Raises OncelogError with a one-line reason."""
         image = self._metadata.image
         self._log_directory.open(image.cluster_id, self._node_id)
         try:
@@ -137,16 +137,16 @@ class StorageRole:
         )
 
     def partition(self, partition: Partition) -> HostedPartition:
-        """A replica held here, for tests and the simulator. Raises KafkaError."""
+        """Return a replica held here, for tests and the simulator. Raises KafkaError."""
         return self._hosted.ensure(partition)
 
     def replicas(self) -> Iterator[HostedPartition]:
-        """Every replica held here so far, led or followed, for tests and the simulator."""
+        """Return every replica held here so far, led or followed, for tests and the simulator."""
         return iter(self._hosted)
 
     @property
     def counts(self) -> CountsOfTopics:
-        """What clients wrote to and read from the partitions led here."""
+        """Counts of what clients wrote to and read from the partitions led here, by topic."""
         return self._hosted.counts
 
     @property
@@ -159,7 +159,7 @@ class StorageRole:
         return self._log_directory
 
     async def kill(self) -> None:
-        """End like a killed process: nothing is checkpointed or told, the files stay as they are. For simulation."""
+        """End like a killed process: no checkpoint, no answers, files as they are. The simulator calls this."""
         self._fetch.stop()
         if self._warm_up is not None:
             await self._warm_up
@@ -172,7 +172,7 @@ class StorageRole:
         self._log_directory.close()
 
     async def stop(self) -> None:
-        """Answer who waits, checkpoint every partition, release the folder."""
+        """Answer the requests that wait, checkpoint every partition, and release the folder."""
         self._fetch.stop()
         await self.replication.stop()
         if self._warm_up is not None:
@@ -195,9 +195,9 @@ def build_storage(
     node_epoch: Callable[[], int] | None = None,
     feed: Feed | None = None,
 ) -> StorageRole:
-    """A storage node that is not started yet. `metadata` should hold an image by the time of `start`.
+    """Return a storage node that is not started yet. `metadata` should hold an image by the time of `start`.
 
-    `node_epoch` tells what this process was given when it registered; without it the image's word is taken. `feed`
+    `node_epoch` returns the epoch that this process got when it registered; without it the image's is taken. `feed`
     replaces the one of the settings' `redis_url`. `clock` and `sync` (called in worker threads with files whose bytes
     must reach the disk) are seams for simulation.
     """

@@ -1,4 +1,4 @@
-"""API tokens of gateways: which may be made, and what stands."""
+"""API tokens of gateways: the rules for making, revoking and using them."""
 
 from collections.abc import Mapping
 from typing import Final, assert_never
@@ -24,7 +24,7 @@ _DONE: Final = SecurityResult()
 def altered_tokens(
     known: Mapping[str, ApiToken], event: AlterApiTokens
 ) -> tuple[SecurityAnswer, ApiTokensChanged]:
-    """An answer for each change, and the record of the tokens that are others now."""
+    """Return an answer for each change, and the record of the tokens that changed."""
     results: list[SecurityResult] = []
     changed: dict[str, ApiToken] = {}
     for change in event.changes:
@@ -45,7 +45,7 @@ def altered_tokens(
 def _altered(
     known: Mapping[str, ApiToken], changed_count: int, change: TokenChange
 ) -> tuple[SecurityResult, ApiToken | None]:
-    """The answer, and the token as it is after it; None: nothing changes."""
+    """Return the answer to one change, and the token after it; None: nothing changes."""
     match change:
         case CreateToken(token):
             if fault := token_fault(token):
@@ -64,7 +64,7 @@ def _altered(
             return _DONE, ApiToken(name, "", "", 0, 0)
         case UseToken(name, digest, time_ms):
             used = known.get(name)
-            # One that was revoked, or made again meanwhile, was not used.
+            # A token that was revoked, or made again meanwhile, was not used.
             if used is None or used.digest != digest or time_ms <= used.last_used_ms:
                 return _DONE, None
             return _DONE, used._replace(last_used_ms=time_ms)

@@ -1,7 +1,7 @@
 """Sessions of the console that were logged out: every gateway refuses them until they would have ended (ADR 0030).
 
-Their number is bounded. When there are too many, the one that would end first is forgotten, and with it counts as
-logged out whatever would end no later: too many logouts end sessions, and open none again.
+Their number is bounded. When there are too many, the one that would end first is forgotten. From then on every session
+that would end no later counts as logged out: too many logouts end sessions, and open none again.
 """
 
 import re
@@ -15,21 +15,21 @@ from oncelog_controller.core.records import ConsoleSessionsEnded
 
 SESSIONS_MAX: Final = 10_000
 FORGOTTEN_AFTER_MS: Final = 3_600_000
-"""The clocks of gateways may differ by so much."""
+"""The clocks of gateways may differ by at most this much, in ms."""
 
 _SESSION_ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(slots=True)
 class EndedSessions:
-    """What the records so far say."""
+    """The ended sessions of the console, as the records so far say."""
 
     ended: dict[str, int] = field(default_factory=dict)
-    """When each would have ended."""
+    """The time in ms at which each session would have ended, by session id."""
     void_until_ms: int = 0
 
     def apply(self, record: ConsoleSessionsEnded) -> tuple[str, ...]:
-        """The sessions that it touched."""
+        """Take a record that is history. Return the ids of the sessions that it touched."""
         self.ended.update(record.ended)
         for session_id in record.forgotten:
             del self.ended[session_id]
@@ -56,7 +56,7 @@ class EndedSessions:
 def ended_session(
     known: EndedSessions, event: EndConsoleSession
 ) -> tuple[SecurityResult, tuple[ConsoleSessionsEnded, ...]]:
-    """The answer, and a record unless the session is known as ended."""
+    """Return the answer to a logout, and a record unless the session is known as ended."""
     if not _SESSION_ID.fullmatch(event.session_id) or event.expires_ms <= 0:
         message = f"{event.session_id[:100]!r} with the end {event.expires_ms} is no session"
         return SecurityResult(ErrorCode.INVALID_REQUEST, message), ()

@@ -11,11 +11,11 @@ from oncelog_controller.core.image import ALL_BROKERS, COORDINATOR, GROUP, Clust
 from oncelog_controller.core.records import ConfigsChanged
 
 NAMES_MAX = 10_000
-"""Groups with configs of their own: each stays in every process's memory."""
+"""At most this many groups have configs of their own, which every process keeps in memory."""
 
 
 def altered_dynamic_configs(image: ClusterImage, event: AlterConfigs) -> ConfigsChanged | None:
-    """The record of a change; None when nothing changes. Raises KafkaError (40, 42, 102)."""
+    """Return the record of a change; None when nothing changes. Raises KafkaError (40, 42, 102)."""
     key = (event.kind, event.name)
     known = image.configs.get(key, {})
     twice = sorted(set(event.remove) & set(event.set))
@@ -68,7 +68,7 @@ def _check_broker(image: ClusterImage, event: AlterConfigs) -> None:
 
 
 def _broker_defaults(image: ClusterImage) -> Mapping[str, str]:
-    """What groups that set nothing have, as the coordinators' settings say."""
+    """Return the configs of groups that set nothing, as the coordinators' settings say."""
     for node_id in image.nodes_with(COORDINATOR):
         configs = image.nodes[node_id].configs
         return {

@@ -1,4 +1,4 @@
-"""Elections that somebody asks for (KIP-460): the preferred replica, or one that may have lost records."""
+"""Elections that a request asks for (KIP-460): the preferred replica, or one that may have lost records."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from oncelog_controller.core.records import MetadataRecord
 def elected_leaders(
     image: ClusterImage, event: ElectLeaders
 ) -> tuple[list[PartitionResult], list[MetadataRecord]]:
-    """Codes: 3, 80, 83, 84."""
+    """Elect leaders. Return a result for each partition, and the records. Codes of results: 3, 80, 83, 84."""
     staying = frozenset(image.staying_with(STORAGE))
     live = frozenset(image.live_with(STORAGE))
     results = []

@@ -1,4 +1,4 @@
-"""What reaches the metadata machine, and what it answers.
+"""The events and requests that reach the metadata machine, and its answers.
 
 The shell adds everything drawn by chance (topic ids, cluster id) before the event enters. So a decision depends on
 nothing but the event and the image.
@@ -17,7 +17,7 @@ from oncelog_controller.core.records import MetadataRecord, Replicas, ScramRow
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """What a storage node's folder remembers (`core.folders`)."""
+    """A storage node's folder as its registration describes it (`core.folders`)."""
 
     incarnation_ids: tuple[str, ...] = ()
     seen: MetadataPosition = NOWHERE
@@ -26,7 +26,7 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class RegisterNode:
-    """`cluster_id` and the internal topics' ids are used by the registration that needs them, else dropped.
+    """The registration of a node. Unneeded values of `cluster_id` and of the internal topics' ids are dropped.
 
     `node_id` 0 asks for an id. `given` with another one: the process was given that id and asks for it again.
     """
@@ -50,7 +50,10 @@ class RegisterNode:
 
 @dataclass(frozen=True, slots=True)
 class NodeHeartbeat:
-    """The internal topics' ids are used by the heartbeat of the last node that they wait for, else dropped."""
+    """A node's heartbeat.
+
+    It carries ids for the internal topics, which are used if this node is the last they wait for.
+    """
 
     request_id: int
     node_id: int
@@ -63,19 +66,19 @@ class NodeHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class SessionsEnded:
-    """These processes are gone or silent: (node id, node epoch)."""
+    """The processes that are gone or silent, as (node id, node epoch)."""
 
     nodes: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class BeginTerm:
-    """A controller that took over says so in the journal at once, so that every image names it."""
+    """The begin of a controller's term. The journal names the controller at once, so that every image does."""
 
 
 @dataclass(frozen=True, slots=True)
 class BalanceLeaders:
-    """Leadership goes back to the replicas that the placement prefers."""
+    """The event at which leadership returns to preferred replicas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,7 @@ class ProposedIsr:
 
 @dataclass(frozen=True, slots=True)
 class AlterPartition:
-    """A leader's proposals."""
+    """A leader's ISR proposals."""
 
     request_id: int
     node_id: int
@@ -113,7 +116,7 @@ class AlterPartition:
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """`replicas` in order of preference; none: the reassignment under way is cancelled."""
+    """The wanted replicas of one partition, in order of preference. An empty tuple cancels a reassignment under way."""
 
     topic: str
     partition: int
@@ -128,7 +131,10 @@ class ReassignPartitions:
 
 @dataclass(frozen=True, slots=True)
 class ElectLeaders:
-    """(topic, partition). `unclean`: where nobody leads, a replica outside the ISR may."""
+    """A request for elections, with (topic, partition) of each.
+
+    `unclean`: a partition without a leader may get one from outside the ISR.
+    """
 
     request_id: int
     partitions: tuple[tuple[str, int], ...]
@@ -137,7 +143,7 @@ class ElectLeaders:
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """-1 stands for a default, as in Kafka's CreateTopics."""
+    """A topic to create. -1 stands for a default, as in Kafka's CreateTopics."""
 
     name: str
     topic_id: str
@@ -164,7 +170,7 @@ class DeleteTopics:
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """`count` is the new total."""
+    """More partitions for a topic. `count` is the new total."""
 
     name: str
     count: int
@@ -180,7 +186,7 @@ class CreatePartitions:
 
 @dataclass(frozen=True, slots=True)
 class AlterConfigs:
-    """`kind` is "topic", "broker" (`name` is a node id, or empty for all nodes) or "group"."""
+    """A change of configs. `kind` is "topic", "broker" (`name` is a node id, or empty for all nodes) or "group"."""
 
     request_id: int
     name: str
@@ -211,7 +217,10 @@ class DeleteAcls:
 
 @dataclass(frozen=True, slots=True)
 class AlterUserScramCredentials:
-    """`unknown_user_key`, a new secret, is used by the first that is done, else dropped."""
+    """A change of SCRAM credentials.
+
+    `unknown_user_key` is a new secret; only the cluster's first such change keeps it.
+    """
 
     request_id: int
     credentials: tuple[ScramRow, ...] = field(repr=False)
@@ -220,7 +229,7 @@ class AlterUserScramCredentials:
 
 @dataclass(frozen=True, slots=True)
 class AlterClientQuotas:
-    """Each entity with (key, value) to set; None removes the key."""
+    """A change of client quotas: for each entity the (key, value) to set. None removes the key."""
 
     request_id: int
     changes: tuple[tuple[Entity, tuple[tuple[str, float | None], ...]], ...]
@@ -239,7 +248,7 @@ class RevokeToken:
 
 @dataclass(frozen=True, slots=True)
 class UseToken:
-    """Somebody came with it."""
+    """The use of a token by a client. `time_ms` is the time of the use."""
 
     name: str
     digest: str = field(repr=False)
@@ -257,7 +266,7 @@ class AlterApiTokens:
 
 @dataclass(frozen=True, slots=True)
 class EndConsoleSession:
-    """Somebody logged out at a gateway, whose clock says `time_ms`."""
+    """A logout from the console at a gateway, whose clock says `time_ms`."""
 
     request_id: int
     session_id: str
@@ -299,7 +308,7 @@ MetadataEvent = MetadataRequest | SessionsEnded | BeginTerm | BalanceLeaders
 
 @dataclass(frozen=True, slots=True)
 class StatusAnswer:
-    """An image that has `metadata_offset` shows what was done."""
+    """The answer to a request without results of its own. An image that has `metadata_offset` shows the change."""
 
     error_code: ErrorCode = ErrorCode.NONE
     message: str = ""
@@ -316,7 +325,7 @@ class NodeAnswer:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatAnswer:
-    """`drained`: nothing that could go elsewhere is left on the node, so it may stop."""
+    """The answer to a heartbeat. `drained`: nothing that could go to another node is left, so the node may stop."""
 
     error_code: ErrorCode = ErrorCode.NONE
     message: str = ""
@@ -334,7 +343,7 @@ class PartitionResult:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsAnswer:
-    """One result for each partition asked about; `error_code` when the node itself is refused."""
+    """One result for each partition of the request. `error_code` is set when the node itself is refused."""
 
     results: tuple[PartitionResult, ...]
     error_code: ErrorCode = ErrorCode.NONE
@@ -371,7 +380,7 @@ class FilterResult(SecurityResult):
 
 @dataclass(frozen=True, slots=True)
 class SecurityAnswer:
-    """One result for each thing asked for: of credentials for each user, in order of first appearance."""
+    """One result for each thing in the request. For credentials: one for each user, in order of first appearance."""
 
     results: tuple[SecurityResult, ...]
     metadata_offset: int = -1
@@ -387,7 +396,7 @@ class ProducerIdsAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a request comes to: an answer for the caller, records to make it true, and the decision's label."""
+    """The outcome of a request: an answer for the caller, records to make it true, and the decision's label."""
 
     answer: object
     label: str
@@ -395,12 +404,12 @@ class Outcome:
 
 
 WATCHERS = "watchers"
-"""Destination of `Committed`: the streams of metadata."""
+"""The destination of `Committed`: the streams of metadata."""
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """One decision's records, durable; the last has `metadata_offset`."""
+    """The records of one decision, which are durable. The last one has `metadata_offset`."""
 
     metadata_offset: int
     records: tuple[MetadataRecord, ...]

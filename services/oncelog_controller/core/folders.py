@@ -1,4 +1,4 @@
-"""A storage node's folder and this metadata: do they belong together (ADR 0027)?
+"""The check that a storage node's folder and the metadata belong together (ADR 0027).
 
 Both remember the other. The metadata has the incarnation under which each node registered last, and the folder has it
 too, written before the registration and kept after it. The folder has the newest metadata that the node acted on, and
@@ -30,7 +30,10 @@ SHOWN_PARTITIONS_MAX = 3
 
 
 def judged_folder(image: ClusterImage, event: RegisterNode) -> list[MetadataRecord]:
-    """What must change before this node is registered. Raises KafkaError for one that may not be."""
+    """Return the records that must precede the registration of this node.
+
+    Raises KafkaError for a node that may not register.
+    """
     folder = event.folder
     if folder is None:
         return []

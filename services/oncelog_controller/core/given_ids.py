@@ -1,4 +1,4 @@
-"""Node ids that the controller gives (ADR 0025), to processes that have no state of their own and so no name.
+"""Node ids that the controller gives to processes without state of their own, and so without a name (ADR 0025).
 
 Such a process registers with node id 0. It gets an id from FIRST_GIVEN_ID on and keeps it for its life: its incarnation
 id tells a repeated request from that of another process. When its session ends the node is removed, and not fenced: a
@@ -17,10 +17,10 @@ from oncelog_controller.core.events import RegisterNode
 from oncelog_controller.core.image import ClusterImage
 
 FIRST_GIVEN_ID: Final = 1001
-"""Kafka's: ids that it generates begin above reserved.broker.max.id, which is 1000."""
+"""The first id that is given. In Kafka generated ids begin above reserved.broker.max.id, which is 1000."""
 
 GIVEN_IDS: Final = 9_000
-"""Enough that a process which is started again each second does not meet its neighbours' ids for two hours."""
+"""The number of ids to give. A process that restarts each second does not reach a neighbour's id for two hours."""
 
 NO_ID: Final = 0
 STATELESS_ROLES: Final = ("marker_sender", "listener", "gateway")
@@ -31,7 +31,7 @@ def asks_for_id(event: RegisterNode) -> bool:
 
 
 def with_id(image: ClusterImage, event: RegisterNode) -> RegisterNode:
-    """The registration under the id that the process gets. Raises KafkaError: 101, 119."""
+    """Return the registration under the id that the process gets. Raises KafkaError: 101, 119."""
     if not set(event.roles) <= set(STATELESS_ROLES):
         raise KafkaError(
             ErrorCode.INVALID_REGISTRATION,
@@ -66,7 +66,10 @@ def _is_same(incarnation_id: str, event: RegisterNode) -> bool:
 
 
 def _next_free(image: ClusterImage) -> int:
-    """The node epoch is the ring's place: each registration raises it, and the journal keeps it already."""
+    """Return the next free id of the ring. Raises KafkaError if all ids are taken.
+
+    The next node epoch is the place in the ring: each registration raises it, and the journal keeps it already.
+    """
     for turn in range(GIVEN_IDS):
         node_id = FIRST_GIVEN_ID + (image.next_node_epoch + turn) % GIVEN_IDS
         if node_id not in image.nodes:

@@ -1,4 +1,4 @@
-"""A node says which history of the metadata it has followed, and how far (ADR 0039).
+"""The position of a node in a history of the metadata (ADR 0039).
 
 Two histories that began as one, of a database and of its older copy, have records at the same offsets once the second
 has grown. So an offset comes with the claim of the controller that wrote there: no two terms have the same claim.
@@ -10,12 +10,12 @@ from typing import Final
 from oncelog.errors import ErrorCode
 
 OTHER_HISTORY: Final = ErrorCode.KAFKA_STORAGE_ERROR
-"""The code of a refusal that may be wrong: a controller that was deposed lacks what its successor wrote."""
+"""The error code for a node of another history. It may be wrong: a deposed controller lacks its successor's records."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataPosition:
-    """A place in one history: an offset, and the claim of the controller that wrote there."""
+    """A position in one history: an offset, and the claim of the controller that wrote there."""
 
     metadata_offset: int = -1
     controller_epoch: int = -1
@@ -26,7 +26,7 @@ NOWHERE: Final = MetadataPosition()
 
 
 def not_in_this_journal(whom: str, seen: MetadataPosition) -> str:
-    """The message to a node that has seen what the journal does not have, with the way out."""
+    """Return the message to a node that has seen metadata which the journal does not have, with the way out."""
     return (
         f"the metadata is older than {whom}, or of another history: metadata offset {seen.metadata_offset} of"
         f" controller epoch {seen.controller_epoch} was seen, which is not in this journal. Stop everything and restore"

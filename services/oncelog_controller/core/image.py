@@ -1,6 +1,6 @@
-"""The cluster as the records so far say it is.
+"""The metadata image: the cluster as the records so far say it is.
 
-One function changes an image, `apply`, and it tells what it touched. So the same replay feeds the machine, which
+Only `apply` changes an image, and it returns what it touched. So the same replay feeds the machine, which
 decides on it, and the watchers' stream, which must say what changed. Everything inside is immutable and replaced.
 """
 
@@ -55,9 +55,12 @@ GROUP_SHARD: Final = "group"
 NO_COORDINATOR: Final = -1
 NO_LEADER: Final = -1
 CLAIMS_MAX: Final = 200
-"""Claims of controllers that are remembered; what a folder says of an older one is believed."""
+"""At most this many claims of controllers are remembered. A folder that names an older claim is believed."""
 Claim = tuple[int, int, str]
-"""(controller epoch, metadata offset, incarnation id): from this offset on, this controller wrote."""
+"""A controller's claim, (controller epoch, metadata offset, incarnation id).
+
+From this offset on, this controller wrote.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,10 @@ class Node:
 
     @property
     def keeps_session(self) -> bool:
-        """False for a node in the controller's own process: it has no address, and goes when the controller goes."""
+        """True for a node with an address.
+
+        A node in the controller's own process has none, and ends with the controller.
+        """
         return bool(self.rpc_address)
 
 
@@ -86,7 +92,7 @@ class Partition:
     leader: int  # or NO_LEADER
     leader_epoch: int
     partition_epoch: int
-    replicas: Replicas  # while a reassignment is under way, those it adds and those it removes too
+    replicas: Replicas  # during a reassignment also the added and removed ones
     isr: Replicas
     adding: Replicas = ()
     removing: Replicas = ()
@@ -111,7 +117,7 @@ class Shard:
 
 ShardKey = tuple[str, int]
 ConfigsKey = tuple[str, str]
-"""(kind, name) of what configs are set for."""
+"""The key of dynamic configs: (kind, name) of the resource that they are set for."""
 BROKER: Final = "broker"
 GROUP: Final = "group"
 ALL_BROKERS: Final = ""
@@ -119,7 +125,7 @@ ALL_BROKERS: Final = ""
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one record touched, by key; the values are in the image."""
+    """The keys of what one record touched. The values are in the image."""
 
     nodes: tuple[int, ...] = ()
     removed_nodes: tuple[int, ...] = ()
@@ -154,15 +160,15 @@ class ClusterImage:
     security: SecurityState = field(default_factory=SecurityState)
 
     def nodes_with(self, role: str) -> list[int]:
-        """Node ids that play this role, ascending."""
+        """Return the ids of nodes with this role, ascending."""
         return sorted(node.node_id for node in self.nodes.values() if role in node.roles)
 
     def live_with(self, role: str) -> list[int]:
-        """Those of them that are not fenced."""
+        """Return the ids of nodes with this role that are not fenced, ascending."""
         return [node_id for node_id in self.nodes_with(role) if not self.nodes[node_id].fenced]
 
     def staying_with(self, role: str) -> list[int]:
-        """Those of them that are neither fenced nor draining: they may be given something to do."""
+        """Return the ids of nodes with this role that are neither fenced nor draining, ascending. They may get work."""
         return [node_id for node_id in self.live_with(role) if not self.nodes[node_id].draining]
 
     @property
@@ -172,9 +178,9 @@ class ClusterImage:
         )
 
     def has(self, seen: MetadataPosition) -> bool:
-        """What was seen is in this history: the record at that offset is by the controller that wrote it there.
+        """True if this position is in this history: the same controller wrote the record at that offset.
 
-        An offset alone proves nothing: of two histories that parted each has its own records from there on.
+        An offset alone proves nothing: of two histories that parted, each has its own records from there on.
         """
         if not seen.controller_incarnation_id:
             return True
@@ -189,14 +195,14 @@ class ClusterImage:
         return seen.controller_epoch < oldest
 
     def planned(self, records: Sequence[MetadataRecord]) -> "ClusterImage":
-        """The image as it will be once `records` are applied: what further decisions in one append go by."""
+        """Return the image as it will be once `records` are applied. Further decisions in the same append use it."""
         image = self.copy()
         for record in records:
             image.apply(Offset(image.metadata_offset + 1), record)
         return image
 
     def apply(self, offset: Offset, record: MetadataRecord) -> Change:
-        """Take a record that is history. Asserts that it fits."""
+        """Apply a record that is history. Return what it touched. Asserts that the record fits."""
         assert offset > self.metadata_offset, (offset, self.metadata_offset, record)
         self.metadata_offset = offset
         match record:
@@ -379,7 +385,7 @@ class ClusterImage:
         return Change(topics=tuple(self.topics), shards=tuple(self.shards))
 
     def to_state(self) -> dict[str, Any]:
-        """Everything, as JSON can hold it; `Snapshot` carries it."""
+        """Return the whole image in values that JSON can hold; `Snapshot` carries it."""
         return {
             "cluster_id": self.cluster_id,
             "controller": self.controller,
@@ -415,7 +421,7 @@ class ClusterImage:
             setattr(self, name, value)
 
     def copy(self) -> "ClusterImage":
-        """An image that changes on its own from here; the values inside are shared, being immutable."""
+        """Return an image that changes on its own from here. The values inside are shared, being immutable."""
         return replace(
             self,
             nodes=dict(self.nodes),

@@ -1,4 +1,4 @@
-"""Who leads what: the consequences that the life and death of nodes have for partitions and shards.
+"""The leaders of partitions and the owners of shards, as they follow from the life and death of nodes.
 
 Every function reads an image and returns the records that put it right; one that is right already gets none. So the
 same few lines serve a fenced node, a returning one, a drained one, a new topic and a changed ISR. To apply them twice
@@ -8,8 +8,8 @@ A partition's leader comes from its in-sync replicas. Those that are fenced leav
 even so: they alone are known to have every acknowledged record. The partition waits for one of them, without a leader,
 unless its topic allows an unclean election.
 
-A shard goes to a coordinator that is there and will stay. Shards move only when their coordinator cannot keep them,
-or as far as is needed to even out; each move raises the shard's coordinator epoch.
+A shard goes to a coordinator that is there and will stay. Shards move only when their coordinator cannot keep them, or
+as far as is needed to even out; each move raises the shard's coordinator epoch.
 """
 
 from collections import Counter
@@ -38,7 +38,10 @@ SHARD_KINDS = (TRANSACTION_SHARD, GROUP_SHARD)
 
 
 class Elections:
-    """Judges partitions one after another, and remembers how many each node leads by now."""
+    """The elections of one decision.
+
+    Partitions are judged one after another, and the leaders of each node are counted.
+    """
 
     def __init__(self, image: ClusterImage) -> None:
         self._live = frozenset(image.live_with(STORAGE))
@@ -48,7 +51,7 @@ class Elections:
         )
 
     def judged(self, topic: Topic, partition: Partition) -> Partition:
-        """The partition with the ISR and leader it should have; its epochs are left to the record."""
+        """Return the partition with the ISR and leader it should have. Its epochs are left to the record."""
         isr = tuple(node_id for node_id in partition.isr if node_id in self._live) or partition.isr
         leader = self._leader(partition, isr)
         if leader == NO_LEADER and topic.configs.get("unclean.leader.election.enable") == "true":
@@ -78,7 +81,10 @@ class Elections:
 
 
 def consequences(image: ClusterImage, topics: Iterable[str] | None = None) -> list[MetadataRecord]:
-    """What must change for leaders, ISRs and shards to fit the nodes; partitions of `topics` only, if given."""
+    """Return the records that make leaders, ISRs and shards fit the nodes.
+
+    If `topics` is given, only their partitions count.
+    """
     elections = Elections(image)
     names = image.topics if topics is None else topics
     changed = {}
@@ -92,7 +98,7 @@ def consequences(image: ClusterImage, topics: Iterable[str] | None = None) -> li
 
 
 def balanced_leaders(image: ClusterImage, moves_max: int) -> list[MetadataRecord]:
-    """Leadership for replicas that the placement prefers and that are in sync again; at most `moves_max` at once."""
+    """Return the records that give leadership to preferred replicas in sync; at most `moves_max` at once."""
     staying = frozenset(image.staying_with(STORAGE))
     changed: dict[tuple[str, int], Partition] = {}
     for name, topic in image.topics.items():
@@ -109,7 +115,7 @@ def balanced_leaders(image: ClusterImage, moves_max: int) -> list[MetadataRecord
 
 
 def partitions_changed(changed: dict[tuple[str, int], Partition]) -> list[MetadataRecord]:
-    """One record for all of them, or none."""
+    """Return one record for all these partitions, or none if there are none."""
     topics: dict[str, list[PartitionState]] = {}
     for (name, number), partition in changed.items():
         topics.setdefault(name, []).append(
@@ -140,7 +146,7 @@ def _shards_assigned(image: ClusterImage) -> list[MetadataRecord]:
         if staying:
             moved = _dealt(owners, staying)
         else:
-            # One that drains keeps its shards as long as nobody else can take them.
+            # A coordinator that drains keeps its shards as long as nobody else can take them.
             moved = {
                 number: NO_COORDINATOR
                 for number, owner in owners.items()
@@ -152,7 +158,7 @@ def _shards_assigned(image: ClusterImage) -> list[MetadataRecord]:
 
 
 def _dealt(owners: dict[int, int], coordinators: Sequence[int]) -> dict[int, int]:
-    """New owners: of every shard that has none of `coordinators`, and of as many others as it takes to even out."""
+    """Return new owners of shards: of each that none of `coordinators` owns, and of as many others as even them out."""
     owned: dict[int, list[int]] = {node_id: [] for node_id in coordinators}
     homeless: list[int] = []
     for number, owner in owners.items():

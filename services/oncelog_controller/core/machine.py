@@ -1,7 +1,7 @@
-"""The metadata machine: the one place that decides what the cluster is.
+"""The metadata machine: the one place that decides about the cluster's metadata.
 
-What a request comes to is an `Outcome` of the modules beside this one (`nodes`, `leadership`, `replicas`, `topics`,
-`security`); here it becomes a decision. Only features and blocks of producer ids are judged here as well. Two things
+The modules beside this one give each request an `Outcome` (`nodes`, `leadership`, `replicas`, `topics`,
+`security`), which becomes a decision here. Only features and blocks of producer ids are judged here as well. Two things
 are put in front of a decision's records when they are due, so that they cost no append of their own: the claim of a
 controller process that writes for the first time, and a snapshot when the journal has grown long.
 """
@@ -88,18 +88,21 @@ FEATURE_LEVELS: Final = {
     # Ours, for KIP-939: Kafka has no name for it yet (ADR 0043). A new cluster begins without.
     "two.phase.commit.version": range(2),
 }
-"""Features that may be finalized, with the levels this version speaks."""
+"""The features that may be finalized, with the levels that this version speaks."""
 
 LEADERS_MOVED_MAX: Final = 100
-"""Partitions whose leadership goes home in one step of the balance: each costs its clients a look-up."""
+"""One step of the balance moves at most this many leaderships, for each move costs its clients a look-up."""
 
 
 _SHOWN_BY_AN_IMAGE: Final = (StatusAnswer, PartitionsAnswer, TopicsAnswer, SecurityAnswer)
-"""An image that has the answer's `metadata_offset` shows what was done."""
+"""The answers that get a `metadata_offset`. An image that has this offset shows the change."""
 
 
 class MetadataMachine:
-    """Decides every change of the cluster's metadata. Answers are the dataclasses of `core.events`."""
+    """The metadata machine, which decides every change of the metadata.
+
+    Its answers are dataclasses of `core.events`.
+    """
 
     def __init__(self, rules: MetadataRules) -> None:
         self.image = ClusterImage()
@@ -110,7 +113,10 @@ class MetadataMachine:
         self.image.apply(offset, record)
 
     def resume(self, now: Millis) -> tuple[Effect, ...]:
-        """Every decision is complete in its records, and watchers begin with a snapshot: only the balance is owed."""
+        """Return the timer of the balance. Nothing else is owed after a replay.
+
+        Every decision is complete in its records, and watchers begin with a snapshot.
+        """
         return (self._balance_timer(),)
 
     def decide(self, event: MetadataEvent, now: Millis) -> Decision[MetadataRecord]:
@@ -271,7 +277,7 @@ class MetadataMachine:
     # ---------------------------------------------------------------------------------------------- decisions
 
     def _with_preamble(self, records: Sequence[MetadataRecord]) -> list[MetadataRecord]:
-        """A due snapshot and a due claim, then `records`."""
+        """Return `records` after a snapshot and a claim, if these are due."""
         image, rules = self.image, self._rules
         preamble: list[MetadataRecord] = []
         if image.metadata_offset - image.snapshot_offset >= rules.snapshot_interval_records:
@@ -293,7 +299,7 @@ class MetadataMachine:
         return Decision(tuple(records), effects, outcome.label)
 
     def _unasked(self, outcome: Outcome, *, begin: bool = False) -> Decision[MetadataRecord]:
-        """Nobody waits for an answer. `begin`: a claim is worth an append even when nothing else is."""
+        """Return a decision that nobody waits for. `begin`: a claim is worth an append even without other records."""
         records = self._with_preamble(outcome.records) if outcome.records or begin else []
         return Decision(tuple(records), self._watched(records), outcome.label)
 

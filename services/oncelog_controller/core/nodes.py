@@ -1,8 +1,8 @@
-"""Nodes: who may register, what a session's life and end mean, draining, removal.
+"""Nodes: registration, the begin and end of a session, draining, removal.
 
-A node that keeps a session is fenced from its registration to its first heartbeat: it says with that that it serves.
-Fencing takes away what a node leads and owns, and its place in the ISR where another replica has one; it keeps its
-replicas. A node with a given id is removed instead (`given_ids`).
+A node that keeps a session is fenced from its registration to its first heartbeat, which says that it serves. Fencing
+takes away what a node leads and owns, and its place in each ISR that has another replica; it keeps its replicas. A node
+with a given id is removed instead (`given_ids`).
 
 The first registration creates the cluster. The internal topics and their shards wait for storage nodes and a
 coordinator. They follow in the append in which the last of these comes to life: embedded, all of that is one append.
@@ -55,7 +55,7 @@ SHOWN_PARTITIONS_MAX = 5
 
 
 def node_fault(image: ClusterImage, node_id: int, node_epoch: int) -> tuple[ErrorCode, str]:
-    """NONE, or why a request of this process is refused."""
+    """Return NONE, or the error code and message with which a request of this process is refused."""
     node = image.nodes.get(node_id)
     if node is None:
         return ErrorCode.BROKER_ID_NOT_REGISTERED, f"node {node_id} is not registered; register it"
@@ -70,9 +70,10 @@ def node_fault(image: ClusterImage, node_id: int, node_epoch: int) -> tuple[Erro
 def requester_fault(
     image: ClusterImage, event: AllocateProducerIds | AlterPartition
 ) -> tuple[ErrorCode, str]:
-    """`node_fault`, or that the node has followed another history: its heartbeat is told so, and it ends.
+    """Return what `node_fault` does, or NOT_CONTROLLER if the node has followed another history.
 
-    Retried as for a controller that is not active: a deposed one says it too.
+    The node retries it as with a controller that is not active, for a deposed controller may be wrong. The heartbeat
+    of such a node is refused, and the node ends.
     """
     if not image.has(event.seen):
         return ErrorCode.NOT_CONTROLLER, not_in_this_journal(f"node {event.node_id}", event.seen)
@@ -152,7 +153,7 @@ def heartbeat(image: ClusterImage, event: NodeHeartbeat, rules: MetadataRules) -
 
 
 def plain_heartbeat(image: ClusterImage, event: NodeHeartbeat) -> HeartbeatAnswer | None:
-    """The answer to a heartbeat that changes nothing, None for one that must be decided.
+    """Return the answer to a heartbeat that changes nothing; None for one that must be decided.
 
     The shell answers such heartbeats from the committed image, also while nothing can be written.
     """
@@ -176,7 +177,7 @@ def plain_heartbeat(image: ClusterImage, event: NodeHeartbeat) -> HeartbeatAnswe
         reason = f"this controller has not heard of metadata offset {event.seen.metadata_offset}; register"
         return HeartbeatAnswer(ErrorCode.BROKER_ID_NOT_REGISTERED, reason)
     if node.fenced:
-        # One that is about to stop is not brought back to life for it.
+        # A node that is about to stop is not unfenced for its drain.
         return HeartbeatAnswer(fenced=True, drained=True) if event.want_drain else None
     if event.want_drain and not node.draining:
         return None
@@ -184,8 +185,11 @@ def plain_heartbeat(image: ClusterImage, event: NodeHeartbeat) -> HeartbeatAnswe
 
 
 def is_drained(image: ClusterImage, node_id: int) -> bool:
-    """Nothing is on the node that could be elsewhere: partitions with another live replica, shards with another
-    coordinator. A replica that is out of sync counts, for it may catch up: the node is asked to wait for it."""
+    """True if the node leads and owns nothing that another node could take.
+
+    That is, no partition with another live replica, and no shard if there is another coordinator. A replica that is out
+    of sync counts, for it may catch up, and the node waits for it.
+    """
     staying = frozenset(image.staying_with(STORAGE)) - {node_id}
     coordinators = [other for other in image.staying_with(COORDINATOR) if other != node_id]
     if coordinators and any(shard.coordinator == node_id for shard in image.shards.values()):
@@ -204,7 +208,7 @@ def sessions_ended(image: ClusterImage, event: SessionsEnded) -> Outcome:
         if node is None or node.node_epoch != node_epoch:
             continue
         if node.given:
-            # Also one that never began: it is fenced already, and holds an id.
+            # A given id is also taken from a node that never began: it is fenced already, and holds the id.
             ended.append(NodeRemoved(node_id))
         elif not node.fenced:
             ended.append(NodeFenced(node_id, node_epoch))
@@ -262,7 +266,9 @@ def _settled(
     topic_ids: tuple[str, str],
     rules: MetadataRules,
 ) -> tuple[MetadataRecord, ...]:
-    """`records`, the internal topics if nothing more is missing for them, and what follows for leaders and shards."""
+    """Return `records`, the internal topics if nothing is missing for them, and the changes of leaders and shards that
+    follow.
+    """
     created = _internal_topics(image.planned(records), topic_ids, rules)
     records = records + created
     return (*records, *consequences(image.planned(records)))

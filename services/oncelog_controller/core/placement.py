@@ -1,4 +1,4 @@
-"""Which nodes hold which replicas, and which of them lead.
+"""The placement of new replicas, and their preferred leaders.
 
 Round robin, continued from topic to topic: the n-th storage node (modulo their number) leads the n-th partition of the
 cluster, and the next ones follow it. So leaders stay spread whatever the sizes of the topics.
@@ -11,7 +11,7 @@ from oncelog.wording import counted
 from oncelog_controller.core.records import Replicas
 
 DEFAULT_REPLICATION_FACTOR_MAX = 3
-"""Kafka's customary factor; with fewer storage nodes, all of them."""
+"""The default replication factor, which is customary in Kafka. With fewer storage nodes, all of them get a replica."""
 
 
 def default_replication_factor(storage_node_count: int) -> int:
@@ -21,7 +21,7 @@ def default_replication_factor(storage_node_count: int) -> int:
 def round_robin(
     storage_nodes: Sequence[int], *, first: int, partitions: int, replication_factor: int
 ) -> tuple[Replicas, ...]:
-    """Replicas for `partitions` new partitions, the first of which is the cluster's `first`-th."""
+    """Return replicas for `partitions` new partitions, the first of which is the cluster's `first`-th."""
     count = len(storage_nodes)
     assert 0 < replication_factor <= count, (replication_factor, count)
     return tuple(
@@ -41,7 +41,7 @@ def checked_assignment(
     count: int,
     replication_factor: int | None = None,
 ) -> tuple[Replicas, ...]:
-    """A manual assignment of partitions `first` to `first + count - 1`, in order.
+    """Return a manual assignment of partitions `first` to `first + count - 1`, in order.
 
     Raises KafkaError(INVALID_REPLICA_ASSIGNMENT) that names the partition at fault. All partitions of a topic have one
     replication factor: `replication_factor`, or that of the first one named.

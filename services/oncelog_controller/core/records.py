@@ -1,4 +1,4 @@
-"""What the controller writes down: one record per fact, replayed in order into a `ClusterImage`.
+"""The records of the metadata journal: one record per fact, replayed in order into a `ClusterImage`.
 
 A record says what was decided, with everything that was drawn by chance (ids) or assigned (epochs) already in it. Some
 facts imply others by a fixed rule, and then only the fact is recorded: `NodeRegistered` raises the leader epoch of
@@ -18,12 +18,12 @@ from typing import Any, Final, get_args
 from oncelog.errors import OncelogError
 
 Replicas = tuple[int, ...]
-"""Node ids in order of preference; the first one leads."""
+"""The replicas of a partition: node ids in order of preference. The first one is the preferred leader."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerClaimed:
-    """A controller process began to write: the first record of each process's first append."""
+    """The claim of a controller process that began to write: the first record of each process's first append."""
 
     controller: int
     controller_epoch: int
@@ -37,7 +37,7 @@ class ClusterCreated:
 
 @dataclass(frozen=True, slots=True)
 class FeaturesChanged:
-    """The finalized levels, all of them."""
+    """All finalized feature levels."""
 
     features_epoch: int
     levels: Mapping[str, int]
@@ -45,9 +45,9 @@ class FeaturesChanged:
 
 @dataclass(frozen=True, slots=True)
 class NodeRegistered:
-    """A process announced itself. Fences what an earlier one with this node id left behind (see the module).
+    """The registration of a process. It fences what an earlier process with this node id left behind (see the module).
 
-    One that keeps a session begins `fenced`, until its first heartbeat; a drain of the earlier process ends.
+    A node that keeps a session begins `fenced`, until its first heartbeat; a drain of the earlier process ends.
     `given`: the controller chose the node id, and forgets the node when its session ends.
     """
 
@@ -66,7 +66,7 @@ class NodeRegistered:
 
 @dataclass(frozen=True, slots=True)
 class NodeFenced:
-    """The node's session ended. What that does to partitions and shards is recorded beside it."""
+    """The end of a node's session. Its effects on partitions and shards are recorded beside it."""
 
     node_id: int
     node_epoch: int
@@ -74,7 +74,7 @@ class NodeFenced:
 
 @dataclass(frozen=True, slots=True)
 class NodeUnfenced:
-    """The node's session goes on, or began."""
+    """The begin of a node's session, or its return."""
 
     node_id: int
     node_epoch: int
@@ -82,7 +82,10 @@ class NodeUnfenced:
 
 @dataclass(frozen=True, slots=True)
 class NodeDrainChanged:
-    """The node wants to lead and own nothing (it is about to stop, or an operator said so), or that is taken back."""
+    """The begin of a drain, or its end.
+
+    A draining node should lead and own nothing: it stops, or an operator wants that.
+    """
 
     node_id: int
     draining: bool
@@ -90,28 +93,28 @@ class NodeDrainChanged:
 
 @dataclass(frozen=True, slots=True)
 class NodeRemoved:
-    """An operator removed it, or it had a given id and its session ended."""
+    """The removal of a node by an operator, or of one with a given id whose session ended."""
 
     node_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionsChanged:
-    """New leadership and replicas of partitions, each replaced whole.
+    """The new leadership and replicas of partitions, each replaced as a whole.
 
-    Raises the partition epoch of each, and the leader epoch of those whose leader is another.
+    It raises the partition epoch of each, and the leader epoch of those whose leader is another.
     """
 
     topics: tuple[tuple[str, tuple["PartitionState", ...]], ...]
 
 
 PartitionState = tuple[int, int, Replicas, Replicas, Replicas, Replicas]
-"""(partition, leader or -1, replicas, ISR, replicas being added, replicas being removed)."""
+"""The state of a partition: (partition, leader or -1, replicas, ISR, replicas being added, replicas being removed)."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicCreated:
-    """Every partition starts at leader epoch 0 with all its replicas in sync."""
+    """A new topic. Every partition starts at leader epoch 0 with all its replicas in sync."""
 
     name: str
     topic_id: str  # 32 hex digits
@@ -134,7 +137,7 @@ class PartitionsAdded:
 
 @dataclass(frozen=True, slots=True)
 class TopicConfigsChanged:
-    """All overrides of the topic; what is not named has its default."""
+    """All overrides of a topic. A config that is not named has its default."""
 
     name: str
     configs: Mapping[str, str]
@@ -142,7 +145,7 @@ class TopicConfigsChanged:
 
 @dataclass(frozen=True, slots=True)
 class ConfigsChanged:
-    """All that is set for a broker (its node id, or empty for every node) or a group. `kind`: "broker" or "group"."""
+    """All configs of a broker (its node id, or empty for every node) or of a group. `kind`: "broker" or "group"."""
 
     kind: str
     name: str
@@ -150,13 +153,16 @@ class ConfigsChanged:
 
 
 AclRow = tuple[str, str, str, str, str, str, str]
-"""The fields of `oncelog.security.acl.Acl` in order, enums by name."""
+"""An ACL: the fields of `oncelog.security.acl.Acl` in order, enums by name."""
 ScramRow = tuple[str, int, str, str, str, int]
-"""(user, mechanism's number, salt, stored key, server key, iterations); bytes in base64, 0 iterations: deleted."""
+"""A SCRAM credential: (user, mechanism's number, salt, stored key, server key, iterations). Bytes are in base64.
+
+0 iterations: the credential was deleted.
+"""
 QuotaRow = tuple[tuple[tuple[str, str | None], ...], Mapping[str, float]]
-"""(entity, all its quotas; none: it has none of its own)."""
+"""An entity's quotas: (entity, all its quotas). An empty mapping: it has none of its own."""
 TokenRow = tuple[Any, ...]
-"""The fields of `oncelog.security.api_tokens.ApiToken` in order."""
+"""An API token: the fields of `oncelog.security.api_tokens.ApiToken` in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +175,10 @@ class AclsChanged:
 class ScramCredentialsChanged:
     credentials: tuple[ScramRow, ...]
     unknown_user_key: str = ""
-    """With the first of them: a secret, in base64, that nobody learns from a listener. It stays."""
+    """A secret in base64 that no listener reveals. The cluster's first change of credentials sets it, and it stays."""
 
     def __repr__(self) -> str:
-        """Without what proves a password."""
+        """Return a text without the keys that prove a password."""
         return f"ScramCredentialsChanged({[row[:2] for row in self.credentials]})"
 
 
@@ -183,12 +189,12 @@ class ClientQuotasChanged:
 
 @dataclass(frozen=True, slots=True)
 class ApiTokensChanged:
-    """Each token whole; one with an empty digest is gone."""
+    """The tokens that changed, each as a whole. An empty digest: the token was revoked."""
 
     tokens: tuple[TokenRow, ...]
 
     def __repr__(self) -> str:
-        """Without what a token is known by."""
+        """Return a text without the digests by which tokens are known."""
         return f"ApiTokensChanged({[row[0] for row in self.tokens]})"
 
 
@@ -199,12 +205,12 @@ class ConsoleSessionsEnded:
     ended: tuple[tuple[str, int], ...]  # (session id, when it would have ended)
     forgotten: tuple[str, ...] = ()
     void_until_ms: int = 0
-    """Above 0: whatever would end until then counts as logged out."""
+    """Above 0: every session that would end until this time, in ms, counts as logged out."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardsAssigned:
-    """Each shard's new coordinator; raises its coordinator epoch, from -1 for a new shard."""
+    """The new coordinator of each shard. The record raises its coordinator epoch, from -1 for a new shard."""
 
     kind: str
     coordinators: tuple[tuple[int, int], ...]  # (shard, node id; -1: none)
@@ -212,7 +218,7 @@ class ShardsAssigned:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdsAllocated:
-    """`count` producer ids from `first_producer_id` on belong to this incarnation of the node, for ever."""
+    """A block of producer ids: `count` from `first_producer_id` on belong to this incarnation of the node for ever."""
 
     first_producer_id: int
     count: int
@@ -222,15 +228,18 @@ class ProducerIdsAllocated:
 
 @dataclass(frozen=True, slots=True)
 class MetadataRestored:
-    """The cluster goes on from a backup. What was given away since is not known, so all that is counted goes on `step`
-    further: leader and partition epochs, coordinator epochs, node epochs. Producer ids are a block beside it."""
+    """The continuation of a cluster from a backup.
+
+    What was given away since the backup is not known. So leader epochs, partition epochs, coordinator epochs and node
+    epochs all rise by `step`. Producer ids are a block beside this record.
+    """
 
     step: int
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The whole image after every earlier record: replay may begin here. `state` is `ClusterImage.to_state()`."""
+    """The whole image after every earlier record, so replay may begin here. `state` is `ClusterImage.to_state()`."""
 
     state: Mapping[str, Any]
 
@@ -267,13 +276,13 @@ RECORD_TYPES: Final[Mapping[str, type[Any]]] = {
 
 
 def encode_record(record: MetadataRecord) -> tuple[str, str]:
-    """(type name, JSON text)."""
+    """Return (type name, JSON text) of a record."""
     body = {one.name: getattr(record, one.name) for one in fields(record)}
     return type(record).__name__, json.dumps(body, separators=(",", ":"), ensure_ascii=False)
 
 
 def decode_record(record_type: str, body: str) -> MetadataRecord:
-    """The record. Raises OncelogError for one that only a newer oncelog can have written, or that is damaged."""
+    """Return the record. Raises OncelogError for one that only a newer oncelog can have written, or that is damaged."""
     found = RECORD_TYPES.get(record_type)
     if found is None:
         raise OncelogError(
@@ -291,10 +300,10 @@ def decode_record(record_type: str, body: str) -> MetadataRecord:
 
 
 def readable(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that this version of `kind` has (docs/upgrades.md).
+    """Return the fields that this version of `kind` has (docs/upgrades.md).
 
-    A field of a newer version is left out where it says nothing: false, 0, empty. So a controller can take over from a
-    newer one until somebody uses what is new. Raises OncelogError for a field that does say something.
+    A newer version's field with an empty value (false, 0, empty) is left out. So a controller can take over from a
+    newer one until somebody uses what is new. Raises OncelogError for such a field with another value.
     """
     known = {one.name for one in fields(kind)}
     for name, value in values.items():
@@ -306,7 +315,7 @@ def readable(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _frozen(value: Any) -> Any:
-    """JSON's lists as the tuples they were."""
+    """Return a value with JSON's lists as the tuples they were."""
     if isinstance(value, list):
         return tuple(_frozen(item) for item in value)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Replicas of a partition: what its leader proposes for the ISR, and what an operator wants for its placement.
+"""The replicas of a partition: the ISR that its leader proposes, and the placement that an operator wants.
 
 A proposal is judged by the epochs it was made under. The leader epoch tells whether the proposer still leads, the
 partition epoch whether it knew the partition as it is: a proposal that crossed with another change is refused with
@@ -28,7 +28,10 @@ from oncelog_controller.core.records import MetadataRecord
 def altered_partitions(
     image: ClusterImage, event: AlterPartition
 ) -> tuple[list[PartitionResult], list[MetadataRecord]]:
-    """Codes: 3, 42, 74, 75, 95, 107."""
+    """Judge ISR proposals.
+
+    Return a result for each partition, and the records. Codes of results: 3, 42, 74, 75, 95, 107.
+    """
     elections = Elections(image)
     staying, live = image.staying_with(STORAGE), image.live_with(STORAGE)
     results = []
@@ -64,7 +67,7 @@ def _checked_isr(
     staying: Sequence[int],
     live: Sequence[int],
 ) -> tuple[int, ...]:
-    """The proposed ISR in order of the replicas. Raises KafkaError.
+    """Return the proposed ISR in order of the replicas. Raises KafkaError.
 
     A leader that leaves is damaged. A replica that drains has every acknowledged record, and leads as long as it lives.
     """
@@ -108,7 +111,7 @@ def _checked_isr(
 
 
 def _completed(partition: Partition) -> Partition:
-    """Without the replicas to remove, once all that were to be added are in sync."""
+    """Return the partition without the replicas to remove, once all added ones are in sync; before that, unchanged."""
     kept = tuple(node_id for node_id in partition.replicas if node_id not in partition.removing)
     isr = tuple(node_id for node_id in partition.isr if node_id in kept)
     if not isr or any(node_id not in partition.isr for node_id in partition.adding):
@@ -119,7 +122,10 @@ def _completed(partition: Partition) -> Partition:
 def reassigned_partitions(
     image: ClusterImage, event: ReassignPartitions
 ) -> tuple[list[PartitionResult], list[MetadataRecord]]:
-    """Codes: 3, 39, 42, 85."""
+    """Begin, replace or cancel reassignments. Return a result for each partition, and the records.
+
+    Codes of results: 3, 39, 42, 85.
+    """
     elections = Elections(image)
     results = []
     changed: dict[tuple[str, int], Partition] = {}

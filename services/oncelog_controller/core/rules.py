@@ -1,4 +1,4 @@
-"""What the controller's decisions depend on besides the image; see `ControllerSettings` for units and reasons."""
+"""The rules of the controller's decisions, besides the image; see `ControllerSettings` for units and reasons."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -7,7 +7,8 @@ INTERNAL_TOPIC_CONFIGS: Final = {
     "cleanup.policy": "compact",
     "compression.type": "uncompressed",
 }
-"""Facts 5.1; what else it asks for is oncelog's default, or says `InternalTopicRules`."""
+"""The configs of internal topics (facts 5.1). Other configs have oncelog's defaults, or come from `InternalTopicRules`.
+"""
 
 INTERNAL_TOPIC_LIMITS: Final = {
     "cleanup.policy": ("compact", "old decisions and offsets would be deleted"),
@@ -21,21 +22,27 @@ INTERNAL_TOPIC_LIMITS: Final = {
     ),
     "max.message.bytes": ("1048588", "a transaction or group that exists could not be written"),
 }
-"""What the topics' configs must stay, or be at least, and why. Kafka allows each of them."""
+"""The limits of internal topics' configs: for each the value, or the least number, that it must keep, and the reason.
+
+Kafka allows any value of these configs.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class InternalTopicRules:
     replication_factor: int = 0
-    """0: as many as there are storage nodes, up to three."""
+    """The replication factor; 0: as many as there are storage nodes, up to three."""
     min_isr: int = 0
-    """0: two where there are three replicas: with two copies of each decision, the loss of one node loses none."""
+    """`min.insync.replicas`; 0: two if there are three replicas.
+
+    With two copies of each decision, no loss of one node loses any.
+    """
     segment_bytes: int = 104_857_600
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataRules:
-    """`controller_epoch` is that of the lease this process holds; 0 where there is no lease."""
+    """The rules of the metadata machine. `controller_epoch` is that of this process's lease; 0: there is no lease."""
 
     controller: int
     incarnation_id: str

@@ -1,5 +1,4 @@
-"""Access control entries, SCRAM credentials, client quotas, API tokens and logouts: what may be written down, and what
-stands.
+"""The rules for ACLs, SCRAM credentials, client quotas, API tokens and logouts, and their state.
 
 The rules are those of Kafka's controller (AclControlManager, ScramControlManager, ClientQuotaControlManager).
 """
@@ -46,11 +45,11 @@ from oncelog_controller.core.records import (
 )
 
 ACLS_MAX: Final = 100_000
-"""Entries in the cluster: each stays in every process's memory."""
+"""The cluster has at most this many ACLs, for each stays in every process's memory."""
 CREDENTIALS_MAX: Final = 100_000
 QUOTAS_MAX: Final = 10_000
 CHANGES_MAX: Final = 10_000
-"""Changes in one request (Kafka's MAX_RECORDS_PER_USER_OP)."""
+"""One request has at most this many changes (Kafka's MAX_RECORDS_PER_USER_OP)."""
 ITERATIONS_MIN: Final = 4_096
 ITERATIONS_MAX: Final = 16_384
 SCRAM_MECHANISMS: Final = (1, 2)
@@ -74,7 +73,7 @@ class CredentialKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SecurityChange:
-    """What one record touched, by key; the values are in the state."""
+    """The keys of what one record touched. The values are in the state."""
 
     acls: tuple[Acl, ...] = ()
     credentials: tuple[CredentialKey, ...] = ()
@@ -86,16 +85,16 @@ class SecurityChange:
 
 @dataclass(slots=True)
 class SecurityState:
-    """What the records so far say. Values inside are immutable and replaced."""
+    """The state of security as the records so far say it. Values inside are immutable and replaced."""
 
     acls: dict[Acl, None] = field(default_factory=dict)
     credentials: dict[CredentialKey, ScramRow] = field(default_factory=dict)
     quotas: dict[Entity, Mapping[str, float]] = field(default_factory=dict)
     tokens: dict[str, ApiToken] = field(default_factory=dict)
-    """By name."""
+    """The API tokens by name."""
     sessions: EndedSessions = field(default_factory=EndedSessions)
     unknown_user_key: str = field(default="", repr=False)
-    """Empty until there was a SCRAM credential."""
+    """The secret for unknown users; empty until there was a SCRAM credential."""
 
     def apply(self, record: SecurityRecord) -> SecurityChange:
         match record:
@@ -140,7 +139,10 @@ class SecurityState:
                 return SecurityChange(sessions=self.sessions.apply(record))
 
     def to_state(self) -> dict[str, Any]:
-        """As JSON can hold it; nothing at all where nothing was said, which an older version can read."""
+        """Return the state in values that JSON can hold.
+
+        Empty parts are left out, so that an older version can read it.
+        """
         parts = {
             "acls": tuple(_row(acl) for acl in self.acls),
             "credentials": tuple(self.credentials.values()),
@@ -175,7 +177,7 @@ class SecurityState:
 
 
 def created_acls(state: SecurityState, event: CreateAcls) -> tuple[SecurityAnswer, AclsChanged]:
-    """An answer for each entry, and the record of those that are new. An entry that exists is no fault."""
+    """Return an answer for each ACL, and the record of those that are new. An ACL that exists is no error."""
     results = []
     added: dict[Acl, None] = {}
     for acl in event.acls:
@@ -192,7 +194,7 @@ def created_acls(state: SecurityState, event: CreateAcls) -> tuple[SecurityAnswe
 
 
 def deleted_acls(state: SecurityState, event: DeleteAcls) -> tuple[SecurityAnswer, AclsChanged]:
-    """For each filter the entries that it matches. An entry that two filters match is in both answers."""
+    """Return the ACLs that each filter matches, and the record of all of them. Two answers may name the same ACL."""
     results: list[FilterResult] = []
     removed: dict[Acl, None] = {}
     for wanted in event.filters:
@@ -206,7 +208,7 @@ def deleted_acls(state: SecurityState, event: DeleteAcls) -> tuple[SecurityAnswe
 
 
 def _candidates(state: SecurityState, wanted: AclFilter) -> Iterable[Acl]:
-    """All entries, or for a filter that names one entry whole that entry: so many filters stay cheap."""
+    """Return all ACLs, or only the one that a filter names completely: so a request of many filters stays cheap."""
     if (
         wanted.resource_name is None
         or wanted.principal is None
@@ -224,7 +226,10 @@ def _candidates(state: SecurityState, wanted: AclFilter) -> Iterable[Acl]:
 def altered_credentials(
     state: SecurityState, event: AlterUserScramCredentials
 ) -> tuple[SecurityAnswer, ScramCredentialsChanged]:
-    """An answer for each user, in order of first appearance. A user's two mechanisms need two requests, as in Kafka."""
+    """Return an answer for each user, in order of first appearance, and the record of the changes.
+
+    A user's two mechanisms need two requests, as in Kafka.
+    """
     results: dict[str, SecurityResult] = {}
     rows: dict[str, ScramRow] = {}
     for row in event.credentials:
@@ -268,7 +273,7 @@ def _credential_result(state: SecurityState, row: ScramRow) -> SecurityResult:
 def altered_quotas(
     state: SecurityState, event: AlterClientQuotas
 ) -> tuple[SecurityAnswer, ClientQuotasChanged]:
-    """An answer for each change, and the record of the entities whose quotas are others now."""
+    """Return an answer for each change, and the record of the entities whose quotas change."""
     results: list[SecurityResult] = []
     changed: dict[Entity, Mapping[str, float]] = {}
     times: dict[Entity, int] = {}
@@ -315,7 +320,7 @@ SecurityEvent = (
 
 
 def changed_security(state: SecurityState, event: SecurityEvent) -> Outcome:
-    """With the record of what changes, where anything does."""
+    """Return the outcome of a security request, with a record if anything changes."""
     if not 0 < _count(event) <= CHANGES_MAX:
         message = f"the request has {_count(event)} changes; 1 to {CHANGES_MAX} are taken"
         refusal = FilterResult(ErrorCode.INVALID_REQUEST, message)

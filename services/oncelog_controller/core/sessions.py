@@ -1,12 +1,14 @@
-"""Sessions: when each node's last heartbeat came, and whose time is up. Kept in memory and never journalled (ADR 0014).
+"""The sessions of nodes: the last heartbeat of each, and the sessions that are over.
 
-A heartbeat, unary or on a stream, gives its node a whole session timeout from then on. When the last
-stream of a process breaks, what is left of its session shrinks to the grace: a process that was killed does not come
-back within it, one whose connection broke does. A controller that takes over knows nothing of streams, so every node
-gets a whole session to appear.
+They are never journalled (ADR 0014).
 
-Times are those of a clock that never jumps. `stalled` gives back the time in which this process did not run and
-could receive no heartbeat.
+A heartbeat, unary or on a stream, gives its node a whole session timeout from then on. When the last stream of a
+process breaks, what is left of its session shrinks to the grace: a process that was killed does not come back within
+it, one whose connection broke does. A controller that takes over knows nothing of streams, so every node gets a whole
+session to appear.
+
+Times are those of a clock that never jumps. `stalled` gives back the time in which this process did not run and could
+receive no heartbeat.
 """
 
 from collections.abc import Iterable
@@ -28,7 +30,7 @@ class _Session:
 
 
 class Sessions:
-    """One session a node: that of the newest process, as far as this controller was told."""
+    """The sessions of nodes, one for each: that of its newest process, as far as this controller knows."""
 
     def __init__(self, session_timeout_ms: int, session_grace_ms: int) -> None:
         self._timeout_ms = session_timeout_ms
@@ -36,7 +38,10 @@ class Sessions:
         self._sessions: dict[int, _Session] = {}
 
     def expect(self, nodes: Iterable[tuple[int, int]], now: Millis) -> None:
-        """These processes, by node id and node epoch, are known from the journal; no heartbeat of theirs came here."""
+        """Begin sessions of processes that the journal knows, as (node id, node epoch).
+
+        None has sent a heartbeat to this one.
+        """
         for node_id, node_epoch in nodes:
             self._sessions[node_id] = _Session(node_epoch, now + self._timeout_ms)
 
@@ -58,7 +63,7 @@ class Sessions:
             session.stream_count += 1
 
     def closed(self, node_id: int, node_epoch: int, now: Millis, *, expected: bool) -> None:
-        """A stream ended. `expected`: the node is drained and stops, so nobody waits for it to come back."""
+        """Note that a stream ended. `expected`: the node is drained and stops, so nobody waits for its return."""
         session = self._sessions.get(node_id)
         if session is None or session.node_epoch != node_epoch:
             return
@@ -67,19 +72,22 @@ class Sessions:
             self._break(session, now, 0 if expected else self._grace_ms)
 
     def is_missing(self, node_id: int, node_epoch: int) -> bool:
-        """No stream of this process stands: its last one broke, or this controller never had one."""
+        """True if no stream of this process is open: its last one broke, or this controller never had one."""
         session = self._sessions.get(node_id)
         if session is None or session.node_epoch != node_epoch:
             return False
         return session.broken or not session.has_heartbeat
 
     def gone(self, node_id: int, node_epoch: int, now: Millis) -> None:
-        """Nothing listens at the node's address any more: while it is missing, there is nothing to wait for."""
+        """Note that nothing listens at the node's address any more.
+
+        If the process is missing, its session ends at once.
+        """
         if self.is_missing(node_id, node_epoch):
             self._break(self._sessions[node_id], now, 0)
 
     def is_live(self, node_id: int, now: Millis) -> bool:
-        """A heartbeat of the node came to this controller, its streams stand, and its time is not up."""
+        """True if a heartbeat of the node came to this controller, its streams are open, and its session is not over."""
         session = self._sessions.get(node_id)
         if session is None or session.broken or not session.has_heartbeat:
             return False
@@ -87,11 +95,11 @@ class Sessions:
 
     @property
     def next_due(self) -> int:
-        """When the first session is over, unless a heartbeat comes; far away where there is none."""
+        """The time in ms when the first session is over, unless a heartbeat comes; `NEVER_MS` without sessions."""
         return min((one.expires_at_ms for one in self._sessions.values()), default=NEVER_MS)
 
     def due(self, now: Millis) -> tuple[tuple[int, int], ...]:
-        """(node id, node epoch) of every session that is over; named again until it is forgotten."""
+        """Return (node id, node epoch) of every session that is over. A session counts until it is forgotten."""
         return tuple(
             (node_id, session.node_epoch)
             for node_id, session in sorted(self._sessions.items())
@@ -104,7 +112,7 @@ class Sessions:
             del self._sessions[node_id]
 
     def stalled(self, lost_ms: int) -> None:
-        """No heartbeat was received for `lost_ms` because this process did not run."""
+        """Give back `lost_ms` to every session: this process did not run, and could receive no heartbeat."""
         for session in self._sessions.values():
             session.expires_at_ms += lost_ms
 
@@ -112,7 +120,7 @@ class Sessions:
         self._sessions.clear()
 
     def _of(self, node_id: int, node_epoch: int, now: Millis) -> _Session | None:
-        """The session of this process, begun if it is new; None for a process that a newer one has replaced."""
+        """Return the session of this process, begun if it is new; None if a newer process has replaced it."""
         session = self._sessions.get(node_id)
         if session is None or session.node_epoch < node_epoch:
             session = _Session(node_epoch, now + self._timeout_ms)

@@ -1,4 +1,4 @@
-"""The rules of topics: what may be created, grown, configured and deleted (Kafka's names, codes and order of checks).
+"""The rules for creating, growing, configuring and deleting topics (Kafka's names, codes and order of checks).
 
 Each function judges one request against the image. It returns one result for each distinct name in the order asked, and
 the records that make the good ones true. One bad topic never stops the others.
@@ -40,7 +40,7 @@ from oncelog_controller.core.rules import INTERNAL_TOPIC_LIMITS
 
 TOPIC_NAME_LENGTH_MAX = 249
 REPLICAS_FOR_TWO_IN_SYNC = 3
-"""With so many replicas acks=all waits for two unless the topic says otherwise, and one node may still be away."""
+"""The replication factor from which min.insync.replicas is 2 by default. Then one node may still be away."""
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
 
@@ -51,7 +51,7 @@ class TopicLimits:
 
 
 def check_topic_name(name: str) -> None:
-    """Raises KafkaError(INVALID_TOPIC_EXCEPTION) for a name that Kafka refuses."""
+    """Check a topic's name. Raises KafkaError(INVALID_TOPIC_EXCEPTION) for a name that Kafka refuses."""
     reason = ""
     if not name:
         reason = "is empty"
@@ -67,12 +67,12 @@ def check_topic_name(name: str) -> None:
 
 
 def collision_key(name: str) -> str:
-    """Names with one key collide in metric names, where '.' becomes '_'."""
+    """Return the key of a name. Names with one key collide in metric names, where '.' becomes '_'."""
     return name.replace(".", "_")
 
 
 class _NewTopics:
-    """The image as it will be once the topics accepted so far in one request exist."""
+    """The cluster as it will be once the topics accepted so far in one CreateTopics request exist."""
 
     def __init__(self, image: ClusterImage, limits: TopicLimits) -> None:
         self._image = image
@@ -82,7 +82,7 @@ class _NewTopics:
         self._names_by_key = {collision_key(name): name for name in image.topics}
 
     def create(self, topic: NewTopic) -> TopicCreated:
-        """Raises KafkaError with the code and reason of the refusal."""
+        """Return the record of a new topic. Raises KafkaError with the code and reason of the refusal."""
         check_topic_name(topic.name)
         if topic.name in self._image.topics:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.name!r} exists already")
@@ -104,7 +104,7 @@ class _NewTopics:
         assignment = self._assignment(topic)
         configs = checked_overrides(topic.configs)
         if len(assignment[0]) >= REPLICAS_FOR_TWO_IN_SYNC:
-            # What is acknowledged must survive the loss of any one node.
+            # An acknowledged record must survive the loss of any one node.
             configs.setdefault("min.insync.replicas", "2")
         self._partition_count += len(assignment)
         self._names_by_key[collision_key(topic.name)] = topic.name
@@ -160,13 +160,13 @@ class _NewTopics:
 
 
 def preferred_nodes(image: ClusterImage, replication_factor: int) -> list[int]:
-    """Storage nodes for new replicas: those that are there and stay, if they are enough, otherwise all."""
+    """Return storage nodes for new replicas: those that live and do not drain, if they are enough; otherwise all."""
     staying = image.staying_with(STORAGE)
     return staying if len(staying) >= replication_factor else image.nodes_with(STORAGE)
 
 
 def check_room(existing: int, wanted: int, limits: TopicLimits) -> None:
-    """Raises KafkaError(INVALID_PARTITIONS) when the cluster would have too many partitions."""
+    """Check that the cluster would not have too many partitions. Raises KafkaError(INVALID_PARTITIONS)."""
     if existing + wanted > limits.partitions_max:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS,
@@ -178,7 +178,7 @@ def check_room(existing: int, wanted: int, limits: TopicLimits) -> None:
 def create_topics(
     image: ClusterImage, event: CreateTopics, limits: TopicLimits
 ) -> tuple[list[TopicResult], list[TopicCreated]]:
-    """Codes: 17, 36, 37, 38, 39, 40, 42."""
+    """Create topics. Return a result for each name, and the records. Codes of results: 17, 36, 37, 38, 39, 40, 42."""
     results, records = [], []
     counts = Counter(topic.name for topic in event.topics)
     planned = _NewTopics(image, limits)
@@ -206,7 +206,10 @@ def create_topics(
 def delete_topics(
     image: ClusterImage, event: DeleteTopics
 ) -> tuple[list[TopicResult], list[TopicDeleted]]:
-    """Codes: 3 for an unknown name, 100 for an unknown id, 17 for an internal topic, 42 for one named twice."""
+    """Delete topics. Return a result for each name or id, and the records.
+
+    Codes: 3 for an unknown name, 100 for an unknown id, 17 for an internal topic, 42 for one named twice.
+    """
     wanted: list[tuple[str, str]] = [(name, "") for name in event.names]
     wanted += [(image.topic_names.get(topic_id, ""), topic_id) for topic_id in event.topic_ids]
     counts = Counter(name or topic_id for name, topic_id in wanted)
@@ -237,7 +240,10 @@ def delete_topics(
 def create_partitions(
     image: ClusterImage, event: CreatePartitions, limits: TopicLimits
 ) -> tuple[list[TopicResult], list[PartitionsAdded]]:
-    """Codes: 3, 17 for an internal topic, 37 for anything but growth, 38, 39, 42."""
+    """Add partitions to topics. Return a result for each name, and the records.
+
+    Codes: 3, 17 for an internal topic, 37 for anything but growth, 38, 39, 42.
+    """
     results, records = [], []
     counts = Counter(topic.name for topic in event.topics)
     partition_count = image.partition_count
@@ -311,7 +317,7 @@ def _grown(
 
 
 def altered_configs(image: ClusterImage, event: AlterConfigs) -> TopicConfigsChanged | None:
-    """The record of an incremental change; None when nothing changes. Raises KafkaError (3, 40, 42)."""
+    """Return the record of an incremental change; None when nothing changes. Raises KafkaError (3, 40, 42)."""
     topic = image.topics.get(event.name)
     if topic is None:
         raise KafkaError(
@@ -330,7 +336,10 @@ def altered_configs(image: ClusterImage, event: AlterConfigs) -> TopicConfigsCha
 
 
 def _check_internal(topic: str, configs: Mapping[str, str]) -> None:
-    """Raises KafkaError(INVALID_CONFIG) for a value with which coordinators would forget or could not write."""
+    """Check an internal topic's configs, with which coordinators must neither forget nor be unable to write.
+
+    Raises KafkaError(INVALID_CONFIG).
+    """
     for name, (must_be, reason) in INTERNAL_TOPIC_LIMITS.items():
         value = configs.get(name, TOPIC_CONFIGS[name].default)
         is_kept = int(value) >= int(must_be) if must_be.isdigit() else value == must_be

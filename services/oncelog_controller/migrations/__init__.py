@@ -1,1 +1,1 @@
-"""Alembic migrations of the controller's database; run by `oncelog_controller.database` when they are due."""
+"""Alembic migrations of the controller's database. `oncelog_controller.database` runs them when they are due."""

@@ -1,4 +1,4 @@
-"""Alembic's entry: migrates the connection that the caller put into the configuration.
+"""The entry for Alembic, which migrates the connection that the caller put into the configuration.
 
 By hand, for a look at what would run: `alembic upgrade head --sql` is not offered; the controller migrates at start.
 """

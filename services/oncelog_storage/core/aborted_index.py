@@ -17,15 +17,18 @@ from crc32c import crc32c
 from oncelog.errors import OncelogError
 
 OLD_CHECKS_FILE: Final = "aborted-index-checkpoint"
-"""What older versions write down of the aborted indexes alone: version 1, count, one `baseOffset entries crc` a line,
-and the CRC-32C of all that. A segment that is not in it has none."""
+"""The file in which older versions keep the checks of aborted indexes alone.
+
+It holds version 1, count, one `baseOffset entries crc` a line, and the CRC-32C of all that. A segment that is not in it
+has no aborted index.
+"""
 ENTRY_BYTES: Final = 34
 _VERSION: Final = "1"
 _ENTRY: Final = struct.Struct(">hqqqq")
 
 
 class CorruptAbortedIndex(OncelogError):
-    """The file is no aborted-transaction index; it must be built again from the segment."""
+    """A file that is no aborted-transaction index. The index must be derived again from the log."""
 
 
 class AbortedTransactionEntry(NamedTuple):
@@ -36,7 +39,9 @@ class AbortedTransactionEntry(NamedTuple):
 
 
 class AbortedCheck(NamedTuple):
-    """What a segment's index must begin with: so many entries, and the CRC-32C of their bytes."""
+    """The check of a segment's aborted index: the file must begin with this many entries, and their bytes have this
+    CRC-32C.
+    """
 
     entry_count: int = 0
     crc: int = 0
@@ -46,7 +51,7 @@ class AbortedCheck(NamedTuple):
         return self.entry_count >= 0
 
     def extended(self, entries: Sequence[AbortedTransactionEntry]) -> "AbortedCheck":
-        """For an index that begins with what this one was made for; `entries` are all of it."""
+        """Return the check of `entries`, which begin with the entries that this check was made for."""
         added = b"".join(encode_entry(entry) for entry in entries[max(self.entry_count, 0) :])
         return AbortedCheck(len(entries), crc32c(added, self.crc))
 
@@ -56,11 +61,11 @@ class AbortedCheck(NamedTuple):
 
 
 NOT_KNOWN: Final = AbortedCheck(-1, 0)
-"""The index is to be derived from the log."""
+"""The check of an aborted index that is not known: the index must be derived from the log."""
 
 
 def decode_old_checks(text: str) -> dict[int, AbortedCheck]:
-    """Raises ValueError."""
+    """Return the check of each segment, by its base offset. Raises ValueError."""
     *lines, crc = text.splitlines() or [""]
     is_whole = len(lines) >= 2 and text.endswith("\n") and int(lines[1]) == len(lines) - 2
     if not is_whole or lines[0] != _VERSION or f"{crc32c(_joined(lines))}" != crc:
@@ -81,7 +86,10 @@ def encode_entry(entry: AbortedTransactionEntry) -> bytes:
 
 
 def decode_entries(data: bytes) -> list[AbortedTransactionEntry]:
-    """Every entry of a file. Raises CorruptAbortedIndex: a cut entry, an unknown version, or markers out of order."""
+    """Return every entry of a file.
+
+    Raises CorruptAbortedIndex for an entry that is cut, an unknown version, or markers that are out of order.
+    """
     if len(data) % ENTRY_BYTES:
         raise CorruptAbortedIndex(f"{len(data)} bytes are no whole number of entries")
     entries: list[AbortedTransactionEntry] = []
@@ -102,7 +110,7 @@ def decode_entries(data: bytes) -> list[AbortedTransactionEntry]:
 def search(
     entries: Iterable[AbortedTransactionEntry], fetch_offset: int, upper_offset: int
 ) -> tuple[list[AbortedTransactionEntry], bool]:
-    """(aborted transactions that touch [fetch_offset, upper_offset), whether later segments need no look).
+    """Return (aborted transactions that touch [fetch_offset, upper_offset), True if no later segment must be searched).
 
     An entry whose LSO has reached `upper_offset` proves that nothing open below it can end in a later abort.
     """
@@ -118,5 +126,5 @@ def search(
 def entries_below(
     entries: Sequence[AbortedTransactionEntry], offset: int
 ) -> list[AbortedTransactionEntry]:
-    """What stays when the log is replayed from `offset`: its markers are found again there."""
+    """Return the entries whose markers are below `offset`. A replay from `offset` finds the other markers again."""
     return [entry for entry in entries if entry.last_offset < offset]

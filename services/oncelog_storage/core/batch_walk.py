@@ -25,7 +25,7 @@ ResultT = TypeVar("ResultT")
 
 
 class Read(NamedTuple):
-    """Bytes of the file that a walk goes on with. Fewer may come."""
+    """A request for bytes of the file that the walk needs next. The caller may send fewer."""
 
     position: int
     size_bytes: int
@@ -34,11 +34,11 @@ class Read(NamedTuple):
 Walk = Generator[Read, bytes, ResultT]
 
 Found = tuple[int, HeaderFields, memoryview, int]
-"""Of a batch: its position in the file, its header, a buffer, and its place in the buffer."""
+"""A batch that a walk found: (its position in the file, its header, a buffer, its place in that buffer)."""
 
 
 class BrokenBatch(OncelogError):
-    """Bytes that are no record batch, where one must be; `position` is where, `reason` what is wrong."""
+    """Bytes at `position` are no record batch, where one must be. `reason` says what is wrong."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"byte {position}: {reason}")
@@ -47,19 +47,20 @@ class BrokenBatch(OncelogError):
 
 
 class Stretch(NamedTuple):
-    """What a walk has to know of a segment."""
+    """The facts of a segment that a walk needs."""
 
     base_offset: int
     size_bytes: int
     end_offset: int
-    """Behind the last batch; -1 where that is not known."""
+    """The offset behind the segment's last batch; -1 if it is not known."""
 
 
 def find(stretch: Stretch, start: int, offset: int) -> Walk[tuple[int, int]]:
-    """(where the batch with `offset`, or the first behind it, begins; the lowest base offset it may have).
+    """Return (position of the batch that holds `offset` or of the first one behind it, lowest base offset that it may
+    have).
 
-    (`size_bytes`, where the segment ends) when there is none. `start` is 0, or a position of the offset index. An
-    offset just behind a batch is found without looking at what follows, which after a crash may be anything.
+    The position is `size_bytes` if there is no such batch. `start` is 0, or a position of the offset index. An offset
+    just behind a batch is found without a look at what follows, which may be anything after a crash.
     """
     position, reached = start, stretch.base_offset
     while position < stretch.size_bytes and offset > stretch.base_offset:
@@ -89,10 +90,10 @@ def find(stretch: Stretch, start: int, offset: int) -> Walk[tuple[int, int]]:
 def take(
     stretch: Stretch, position: int, expected_offset: int, upper_offset: int, bytes_max: int
 ) -> Walk[tuple[bytes, int]]:
-    """(whole batches from `position` that begin below `upper_offset`, offset behind the last, -1 for none).
+    """Return (whole batches from `position` that begin below `upper_offset`, offset behind the last of them or -1).
 
-    The first must not begin below `expected_offset`, as `find` has told it. At least one batch if there is one, even
-    if it is larger than `bytes_max`.
+    The first batch must not begin below `expected_offset`, which `find` returned. At least one batch is returned if
+    there is one, even if it is larger than `bytes_max`.
     """
     available = stretch.size_bytes - position
     data = yield Read(position, min(available, max(bytes_max, HEADER_BYTES)))
@@ -117,9 +118,9 @@ def take(
 
 
 def check_gap(stretch: Stretch, position: int, fields: HeaderFields) -> Walk[None]:
-    """Offsets are missing before this batch: compaction took them, or its base offset is damaged.
+    """Check a batch before which offsets are missing: compaction took them, or the batch's base offset is damaged.
 
-    A damaged one is too high here, so it meets the batch that follows, or the segment's end.
+    A damaged base offset is too high here. So it meets the next batch, or the segment's end, and BrokenBatch is raised.
     """
     bound = stretch.end_offset
     following = position + fields[1] + LENGTH_PREFIX_BYTES
@@ -132,7 +133,7 @@ def check_gap(stretch: Stretch, position: int, fields: HeaderFields) -> Walk[Non
 def scan(
     stretch: Stretch, position: int, expected_offset: int
 ) -> Generator[Read | Found, bytes, None]:
-    """Yields each batch from `position` on between its reads; go on after a batch with `send(b"")`."""
+    """Yield each batch from `position` on, between reads. The caller goes on after a batch with `send(b"")`."""
     size_bytes, chunk_bytes = stretch.size_bytes, _SCAN_BYTES
     while position < size_bytes:
         view, at = memoryview((yield Read(position, min(chunk_bytes, size_bytes - position)))), 0
@@ -161,7 +162,9 @@ def scan(
 
 
 def largest_first(batches: Iterable[Found], offset_min: int) -> list[tuple[int, int, int]]:
-    """(largest timestamp by its header, position, base offset) of those that reach `offset_min`, newest first."""
+    """Return (largest timestamp by its header, position, base offset) of each batch that reaches `offset_min`, newest
+    first.
+    """
     found = [
         (largest_timestamp(fields), position, fields[0])
         for position, fields, _, _ in batches
@@ -171,7 +174,11 @@ def largest_first(batches: Iterable[Found], offset_min: int) -> list[tuple[int, 
 
 
 def first_of_largest(batch: Found, offset_min: int) -> tuple[int, int, int] | None:
-    """As `first_not_older`, of the records from `offset_min` on that have the largest timestamp of them."""
+    """Return (timestamp, offset, leader epoch) of the record with the largest timestamp in a batch; None if no record
+    has one.
+
+    Only records from `offset_min` on count. Of several with that timestamp, the first is returned.
+    """
     _, fields, view, at = batch
     records = (one for one in decode_batch(view, at) if one.offset >= offset_min)
     best = max(records, key=lambda one: one.timestamp, default=None)
@@ -181,7 +188,11 @@ def first_of_largest(batch: Found, offset_min: int) -> tuple[int, int, int] | No
 def first_not_older(
     batches: Iterable[Found], timestamp: int, offset_min: int
 ) -> tuple[int, int, int] | None:
-    """(timestamp, offset, leader epoch) of the first record from `offset_min` on that is not older than `timestamp`."""
+    """Return (timestamp, offset, leader epoch) of the first record from `offset_min` on that is not older than
+    `timestamp`.
+
+    None means that no record is. `timestamp` is in ms.
+    """
     for _, fields, view, at in batches:
         if largest_timestamp(fields) < timestamp or fields[0] + fields[6] < offset_min:
             continue

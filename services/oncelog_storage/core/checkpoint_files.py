@@ -1,7 +1,7 @@
-"""The text of checkpoint files and topic ids, and what is known of the partitions of one folder.
+"""The text of checkpoint files and of topic ids, and the names of the partitions' folders in a data folder.
 
-Kafka's format: version 0, count, one `topic partition number` a line. The last line is the CRC-32C of the others in the
-place of a partition's number, under a name that no topic may have.
+A checkpoint has Kafka's format: version 0, count, one `topic partition number` a line. The last line holds the CRC-32C
+of the other lines as a partition's number, under a name that no topic may have.
 """
 
 import base64
@@ -14,7 +14,10 @@ from oncelog.ids import Partition
 
 _CHECKSUM: Final = "/checksum"
 _DAMAGED_CHARACTERS_MAX: Final = 4
-"""Ids that differ in no more are one id. Two topics' random ids agree in that many with a chance below 10^-28."""
+"""Two topic ids that differ in at most this many characters count as one id.
+
+The random ids of two topics are that similar with a chance below 10^-28.
+"""
 
 
 def encode_checkpoint(numbers: Mapping[Partition, int]) -> bytes:
@@ -24,7 +27,10 @@ def encode_checkpoint(numbers: Mapping[Partition, int]) -> bytes:
 
 
 def decode_checkpoint(text: str) -> dict[Partition, int]:
-    """With or without the line of the checksum. Raises ValueError."""
+    """Return the number of each partition in a checkpoint file, which may lack the line of the checksum.
+
+    Raises ValueError.
+    """
     lines = text.splitlines()
     # A number that was cut short is a number: only the end of its line says that it is whole.
     is_whole = len(lines) >= 2 and text.endswith("\n")
@@ -41,14 +47,14 @@ def decode_checkpoint(text: str) -> dict[Partition, int]:
 
 
 def _check(lines: Iterable[str], checksum: str) -> None:
-    """Raises ValueError."""
+    """Check these lines against their CRC-32C. Raises ValueError."""
     text = "".join(f"{line}\n" for line in lines)
     if str(crc32c(text.encode())) != checksum:
         raise ValueError("the checkpoint file fails its CRC-32C")
 
 
 def partitions_named(names: Iterable[str]) -> list[tuple[str, Partition]]:
-    """(name, partition) of the names that a partition's folder may have, sorted."""
+    """Return (folder name, partition) for each name that a partition's folder may have, sorted by name."""
     found = []
     for name in sorted(names):
         topic, dash, number = name.rpartition("-")
@@ -58,7 +64,7 @@ def partitions_named(names: Iterable[str]) -> list[tuple[str, Partition]]:
 
 
 def properties_of(text: str, separator: str = "=") -> dict[str, str]:
-    """`name=value` lines; others are left out."""
+    """Return the values of all `name=value` lines by name. Other lines are left out."""
     found = {}
     for line in text.splitlines():
         name, sign, value = line.partition(separator)
@@ -73,7 +79,7 @@ def encode_topic_id(topic_id: bytes) -> str:
 
 
 def topic_number(topic_id: bytes) -> int:
-    """A topic id in the place of a partition's number."""
+    """Return a topic id as a whole number, for a checkpoint file that holds one number a partition."""
     return int.from_bytes(topic_id, "big")
 
 
@@ -81,11 +87,17 @@ TOPIC_ID_CHARACTERS: Final = len(encode_topic_id(bytes(16)))
 
 
 def is_same_topic(stored_topic_id: str, topic_id: bytes) -> bool:
-    """A folder whose id a crash at its creation cut off, or whose id is damaged, is taken as it is."""
+    """True if a folder's stored topic id stands for `topic_id`.
+
+    A stored id that a crash cut off counts, and so does one with at most four damaged characters.
+    """
     pairs = zip(stored_topic_id, encode_topic_id(topic_id), strict=False)
     return sum(one != other for one, other in pairs) <= _DAMAGED_CHARACTERS_MAX
 
 
 def may_have_lost_power(known_boot_id: str, current_boot_id: str) -> bool:
-    """The machine was started again since the folder was last used, or nobody can tell. "" is unknown."""
+    """True if the machine was started again since the folder was last used, or if nobody can tell.
+
+    "" is an unknown boot id.
+    """
     return not current_boot_id or known_boot_id not in ("", current_boot_id)

@@ -1,4 +1,4 @@
-"""What of a compacted log stays: Kafka's rules, batch by batch, on bytes.
+"""Cleaning of a compacted log, batch by batch: Kafka's rules for which batches and records stay.
 
 | batch | stays |
 | --- | --- |
@@ -42,24 +42,29 @@ _CRC_FROM: Final = 21
 
 
 class LastWord(NamedTuple):
-    """Where an active producer wrote last: its newest data's last offset (-1: only markers), and its epoch."""
+    """The last word of an active producer: the last offset of its newest data (-1: only markers), and its producer
+    epoch.
+    """
 
     data_offset: int
     producer_epoch: int
 
 
 class Transactions:
-    """Which transaction a batch belongs to, as the log is read in order."""
+    """The transactions that batches belong to, followed while the log is read in order."""
 
     def __init__(self, aborted: Iterable[AbortedTransactionEntry]) -> None:
         self._to_come = sorted(set(aborted), key=lambda entry: entry.first_offset, reverse=True)
         self._aborted: dict[int, AbortedTransactionEntry] = {}
         self._with_data: set[int] = set()
         self.kept: list[AbortedTransactionEntry] = []
-        """Aborted transactions whose marker stays because data of theirs was seen; the new index must know them."""
+        """Aborted transactions whose marker stays because the pass saw data of them.
+
+        The new aborted index must hold them.
+        """
 
     def is_aborted_data(self, fields: HeaderFields) -> bool:
-        """Take a data batch into account."""
+        """Take a data batch into account. True if its transaction was aborted."""
         if not fields[5] & TRANSACTIONAL:
             return False
         self._advance(fields[0] + fields[6])
@@ -67,7 +72,7 @@ class Transactions:
         return fields[9] in self._aborted
 
     def may_go(self, fields: HeaderFields, marker: tuple[bool, int] | None) -> bool:
-        """Take a control batch into account. True: nothing of its transaction was seen."""
+        """Take a control batch into account. True if the pass saw no data of its transaction."""
         self._advance(fields[0] + fields[6])
         producer_id = fields[9]
         if marker is None:
@@ -94,7 +99,7 @@ def learn_keys(
     batch: memoryview,
     start: int,
 ) -> bool:
-    """Enter the keys of one batch from offset `start` on. False: the map was full before it.
+    """Enter the keys of one batch from offset `start` on. False: the map was full before this batch.
 
     `transactions` must know the aborted ones that end at or behind `start`. Raises `corrupt_errors()`, KafkaError.
     """
@@ -115,7 +120,7 @@ def learn_keys(
 
 
 class BatchCleaner:
-    """Decides batch by batch; they come in the log's order, from its beginning."""
+    """The rules of cleaning for one batch after the other. Batches come in the log's order, from its beginning."""
 
     def __init__(
         self,
@@ -132,9 +137,10 @@ class BatchCleaner:
         self._horizon = now + delete_retention_ms
 
     def clean(self, fields: HeaderFields, batch: memoryview, *, is_last: bool) -> Buffer | None:
-        """What stays of the batch, `batch` itself if all does; None for nothing. `is_last`: of its segment.
+        """Return what stays of the batch: `batch` itself if all of it does, None if nothing does.
 
-        Raises `corrupt_errors()` and KafkaError for a batch that is none.
+        `is_last` says that it is the last batch of its segment. Raises `corrupt_errors()` and KafkaError for bytes that
+        are no batch.
         """
         if fields[5] & CONTROL:
             return self._marker(fields, batch, is_last=is_last)
@@ -167,7 +173,7 @@ class BatchCleaner:
         return word.data_offset == fields[0] + fields[6]
 
     def _data(self, fields: HeaderFields, batch: memoryview) -> Buffer | None:
-        """Of a batch with records, aborted ones excluded."""
+        """Return what stays of a data batch that has records and was not aborted; None if no record stays."""
         is_latest, latest_offset = self._map.is_latest, self._map.latest_offset
         has_horizon = bool(fields[5] & DELETE_HORIZON)
         drops_tombstones = has_horizon and fields[7] <= self._now
@@ -198,7 +204,10 @@ class BatchCleaner:
 
 
 def _spliced(body: memoryview, keep: Sequence[bool]) -> bytes:
-    """The records that stay, byte for byte: their deltas count from what does not change."""
+    """Return the records that stay, byte for byte.
+
+    Their deltas count from the batch's base offset and timestamp, which do not change.
+    """
     parts: list[memoryview] = []
     at = 0
     for stays in keep:
@@ -213,7 +222,7 @@ def _spliced(body: memoryview, keep: Sequence[bool]) -> bytes:
 def _with_horizon(
     fields: HeaderFields, batch: memoryview, keep: Sequence[bool], horizon: int
 ) -> bytearray:
-    """These records with timestamps that count from the delete horizon."""
+    """Return a batch of the records to `keep`, with timestamps that count from the delete horizon, in ms."""
     body = bytearray()
     max_timestamp, count = int(NO_TIMESTAMP), 0
     for record, stays in zip(decode_batch(batch), keep, strict=True):

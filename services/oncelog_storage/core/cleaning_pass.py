@@ -1,12 +1,10 @@
-"""One pass over a compacted log, as walks (ADR 0031): learn where each key was written last, then write anew.
+"""One pass over a compacted log, as walks (ADR 0031): learn the last offset of each key, then write the segments anew.
 
-```
-learn      reads the dirty part ──▶ the offset map, and up to where it reaches
-rewrite    reads a group of segments ──▶ what stays of each batch
-```
+``` learn      reads the dirty part ──▶ the offset map, and up to where it reaches rewrite    reads a group of segments
+──▶ what stays of each batch ```
 
-The caller reads what is asked for, writes what is kept, and may rest where a batch is done. Sources do not change while
-a pass runs: they are sealed segments below the recovery point.
+The caller reads the bytes that a walk wants, writes the batches that are kept, and may rest after each batch. Sources
+do not change while a pass runs: they are sealed segments below the recovery point.
 """
 
 from collections.abc import Generator, Iterable, Sequence
@@ -42,7 +40,7 @@ class Source(NamedTuple):
 
 
 class PassSettings(NamedTuple):
-    """What the topic and the node ask of the pass."""
+    """Settings of one cleaning pass, from the topic and the node. Times are in ms."""
 
     first_dirty: int
     now: int
@@ -52,7 +50,7 @@ class PassSettings(NamedTuple):
 
 
 class ReadSource(NamedTuple):
-    """Send these bytes of the source's file. Fewer may come."""
+    """A request of the walk: send it these bytes of the source's file. The caller may send fewer."""
 
     source: Source
     position: int
@@ -60,24 +58,27 @@ class ReadSource(NamedTuple):
 
 
 class Keep(NamedTuple):
-    """This stays, behind what was kept before."""
+    """An order of the walk: write this batch behind the batches that were kept before."""
 
     batch: Buffer
 
 
 class Worked(NamedTuple):
-    """A batch is done. So many bytes were read and kept."""
+    """Progress of the walk: one batch is done, and this many bytes were read and kept."""
 
     size_bytes: int
 
 
 _Batch = tuple[int, HeaderFields, memoryview]
-"""(position, header, bytes)."""
+"""A batch of a source: (position in its file, header, bytes)."""
 Work = Generator[ReadSource | Keep | Worked, bytes, int]
 
 
 def batches_in(source: Source) -> Generator[ReadSource | _Batch, bytes, None]:
-    """Yields each batch between its reads; go on after a batch with `send(b"")`. Raises CorruptSource."""
+    """Yield each batch of the source, between reads.
+
+    The caller goes on after a batch with `send(b"")`. Raises CorruptSource.
+    """
     position, expected, chunk_bytes = 0, source.base_offset, CHUNK_BYTES
     while position < source.size_bytes:
         wanted = min(chunk_bytes, source.size_bytes - position)
@@ -104,7 +105,10 @@ def batches_in(source: Source) -> Generator[ReadSource | _Batch, bytes, None]:
 
 
 class CleaningWork:
-    """`learn` first, then `rewrite` group by group in order."""
+    """The walks of one cleaning pass.
+
+    The caller runs `learn` first, then `rewrite` for each group of segments in order.
+    """
 
     def __init__(
         self,
@@ -129,11 +133,13 @@ class CleaningWork:
 
     @property
     def kept_aborted(self) -> Sequence[AbortedTransactionEntry]:
-        """Of the group that was rewritten last: what its index must know."""
+        """The aborted transactions that the aborted index of the segment rewritten last must hold."""
         return self._transactions.kept
 
     def learn(self) -> Work:
-        """Fill the map from the first dirty offset on; returns the offset up to which it reaches.
+        """Fill the offset map with the keys from the first dirty offset on.
+
+        Return the offset up to which the map reaches.
 
         Raises CorruptSource.
         """
@@ -160,7 +166,7 @@ class CleaningWork:
         return self._sources[-1].end_offset
 
     def rewrite(self, sources: Sequence[Source]) -> Work:
-        """Yields what stays of these, as one segment. Returns 0 when all of it stays as it is, else 1.
+        """Yield what stays of these sources, which become one segment. Return 0 when all of it stays as it is, else 1.
 
         Raises CorruptSource.
         """
@@ -197,7 +203,10 @@ def _sent(
 
 
 def last_words(producers: Iterable[ProducerEntry]) -> dict[int, LastWord]:
-    """What a producer appends meanwhile lies behind what is cleaned, so an entry that moves on does no harm."""
+    """Return the last word of each producer id.
+
+    A producer may append during the pass. Those batches lie behind what is cleaned, so a newer entry does no harm.
+    """
     words = {}
     for entry in producers:
         batches = tuple(entry.batches)

@@ -1,4 +1,4 @@
-"""Which part of a compacted log is to be cleaned now, and which segments become one.
+"""The plan of cleaning: the part of a compacted log to clean now, and the segments that become one.
 
 ```
 log start ──────── first dirty ──────── uncleanable ─── LSO, active segment, young segments …
@@ -21,12 +21,12 @@ from oncelog_storage.core.segment_state import SegmentState
 _SHARD_TOPICS: Final = frozenset((TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC))
 _NEVER_MS: Final = 2**53
 GROUP_SEGMENTS_MAX: Final = 64
-"""A swap renames their files in one step of the event loop."""
+"""At most this many segments become one. A swap renames the files of all of them in one step of the event loop."""
 _RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 
 
 class SegmentFacts(NamedTuple):
-    """Of a sealed segment. `oldest_ms` and `newest_ms` are record times, or the file's where there are none."""
+    """Facts of a sealed segment. `oldest_ms` and `newest_ms` are record times, or the file's time if no record has one."""
 
     base_offset: int
     end_offset: int
@@ -42,7 +42,7 @@ class SegmentFacts(NamedTuple):
         newest_ms: int,
         oldest_ms: int = NO_TIMESTAMP,
     ) -> "SegmentFacts":
-        """-1: no record has a timestamp."""
+        """Return the facts of a segment. -1 for `newest_ms` or `oldest_ms` means that no record has a timestamp."""
         changed_ms = segment.changed_ms
         return cls(
             segment.base_offset,
@@ -54,7 +54,7 @@ class SegmentFacts(NamedTuple):
 
 
 class CompactionRules(NamedTuple):
-    """A topic's settings."""
+    """A topic's settings of compaction. Lags are in ms."""
 
     min_dirty_ratio: float
     min_lag_ms: int
@@ -70,19 +70,21 @@ class CompactionRules(NamedTuple):
 
     @property
     def has_lag(self) -> bool:
-        """What is older must be cleaned, however little is dirty."""
+        """True if the topic has a `max.compaction.lag.ms`: older records must be cleaned, however little is dirty."""
         return self.max_lag_ms < _NEVER_MS
 
 
 class CleanableRange(NamedTuple):
-    """Keys come from [first_dirty, end_offset); segments below `end_offset` are rewritten."""
+    """The part of a log to clean: keys are learnt from [first_dirty, end_offset), and segments below `end_offset`
+    rewritten.
+    """
 
     first_dirty: int
     end_offset: int
     clean_bytes: int
     dirty_bytes: int
     is_wanted: bool
-    """Dirty enough, or dirty for too long."""
+    """True if the log is dirty enough, or has been dirty for too long."""
 
     @property
     def dirty_ratio(self) -> float:
@@ -96,9 +98,10 @@ def cleanable_range(
     rules: CompactionRules,
     now: int,
 ) -> CleanableRange:
-    """`cleaned_to` is where the last pass ended, `limit` what must not be touched: LSO and what is not yet safe.
+    """Return the part of a log that may be cleaned.
 
-    A checkpoint outside the log means that nothing is known to be clean.
+    `cleaned_to` is the offset where the last pass ended. Nothing from `limit` on may be touched: the LSO, and what is
+    not yet safe on disk. A `cleaned_to` outside the log means that nothing is known to be clean.
     """
     if not sealed:
         return CleanableRange(cleaned_to, cleaned_to, 0, 0, False)
@@ -125,7 +128,7 @@ def cleanable_range(
 def groups(
     sealed: Sequence[SegmentFacts], end_offset: int, segment_bytes: int
 ) -> list[tuple[int, int]]:
-    """(index of the first, index behind the last) of the segments that become one, for those below `end_offset`."""
+    """Return (index of the first, index behind the last) of each group of segments below `end_offset` that become one."""
     found: list[tuple[int, int]] = []
     first, size_bytes = 0, 0
     count = sum(segment.base_offset < end_offset for segment in sealed)
@@ -145,7 +148,11 @@ def groups(
 
 
 def must_roll_to_clean(partition: Partition, now: int, shard_roll_bytes: int) -> bool:
-    """The newest segment is never cleaned, so a shard's is kept short and an old one is ended."""
+    """True if the newest segment must be rolled, because the newest segment is never cleaned.
+
+    A shard's newest segment is kept short. Another topic's is rolled when its first record is older than
+    `max.compaction.lag.ms`.
+    """
     segment, lag_ms = partition.state.segments[-1], partition.config.max_compaction_lag_ms
     if not segment.size_bytes:
         return False
@@ -165,19 +172,19 @@ class Chosen(NamedTuple, Generic[HostedT]):
 
     @property
     def segment_count(self) -> int:
-        """How many segments are rewritten: the first ones."""
+        """The number of segments to rewrite; they are the log's first ones."""
         return sum(facts.end_offset <= self.range.end_offset for facts in self.sealed)
 
 
 class CleaningChoices(Generic[HostedT]):
-    """Which log is cleaned next, and which is not cleaned any more."""
+    """The choice of the log to clean next. It also remembers the logs that are not cleaned any more."""
 
     def __init__(self) -> None:
-        # With the log's truncation count: a replica that was repaired is tried again.
+        # The value is the log's truncation count: a replica that was repaired since then is tried again.
         self._given_up: WeakKeyDictionary[HostedT, int] = WeakKeyDictionary()
 
     def __len__(self) -> int:
-        """Logs that are not cleaned any more."""
+        """The number of logs that are not cleaned any more."""
         return len(self._given_up)
 
     def give_up(self, leader: HostedT) -> None:
@@ -205,13 +212,16 @@ class CleaningChoices(Generic[HostedT]):
 
     @staticmethod
     def in_order(looked: Iterable[Chosen[HostedT]]) -> list[Chosen[HostedT]]:
-        """The dirtiest first."""
+        """Return the logs that should be cleaned, the dirtiest first."""
         wanted = [chosen for chosen in looked if chosen.range.is_wanted]
         return sorted(wanted, key=lambda chosen: chosen.range.dirty_ratio, reverse=True)
 
 
 def place_of(segments: Sequence[SegmentState], old: Sequence[SegmentState]) -> int | None:
-    """Where these segments are in the log, if they all still are and none is the newest."""
+    """Return the index of the first of `old` in the log's segments, or None.
+
+    None means that one of them is no longer there, or that the newest segment is among them.
+    """
     if old[0] not in segments[:-1]:
         return None
     place = segments.index(old[0])

@@ -1,4 +1,4 @@
-"""What a leader sent, as the follower's log takes it over: batches byte for byte, in the leader's order."""
+"""Batches from a leader, which the follower's log copies byte for byte, in the leader's order."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,13 +11,13 @@ from oncelog_storage.core.segment_state import Addition, SegmentState, must_roll
 
 
 class NoCopy(OncelogError):
-    """What the leader sent cannot stand at this log's end."""
+    """The batches that the leader sent cannot stand at this log's end."""
 
 
 class CopiedBatch(NamedTuple):
     fields: HeaderFields
     at: int
-    """Its place in what the leader sent."""
+    """The batch's position in the bytes that the leader sent."""
     size_bytes: int
 
     @property
@@ -30,8 +30,10 @@ class CopiedBatch(NamedTuple):
 
 
 def begins_before(log: LogState, view: memoryview) -> int | None:
-    """Where an empty log begins if its first batch does before its end: the leader's log start may lie inside of that
-    batch. None: it begins at its end."""
+    """Return the base offset of the first batch if an empty log must begin there instead of at its end; otherwise None.
+
+    The leader's log start may lie inside of that batch.
+    """
     fields, reason = whole_batch_at(view, 0, -1)
     if reason or not fields[0] < log.log_end_offset <= fields[0] + fields[6]:
         return None
@@ -39,7 +41,10 @@ def begins_before(log: LogState, view: memoryview) -> int | None:
 
 
 def copied_batches(log: LogState, view: memoryview) -> list[CopiedBatch]:
-    """Whole, in order, behind the log's end, and of no older leader epoch than what is there. Raises NoCopy."""
+    """Return the batches that a leader sent: whole, in order, behind the log's end, and of no older leader epoch.
+
+    Raises NoCopy for any others.
+    """
     batches = []
     at, end, epoch = 0, log.log_end_offset, log.leader_epochs.latest
     while at < len(view):
@@ -60,8 +65,10 @@ def copied_batches(log: LogState, view: memoryview) -> list[CopiedBatch]:
 def fitting(
     log: LogState, segment: SegmentState, batches: Sequence[CopiedBatch], now: int
 ) -> Sequence[CopiedBatch]:
-    """The first of these, and all behind it that the same segment takes: one write. A batch that fits nowhere has a
-    segment of its own."""
+    """Return the first batches that the same segment takes in one write.
+
+    At least one batch is returned: a batch that fits nowhere has a segment of its own.
+    """
     size_bytes = batches[0].size_bytes
     for count, batch in enumerate(batches[1:], 1):
         size_bytes += batch.size_bytes
@@ -78,7 +85,7 @@ def wrote_copied(
     run: Sequence[CopiedBatch],
     view: memoryview,
 ) -> None:
-    """These are at the log's end now, from `position` of the segment on."""
+    """Take note of batches that were written at the log's end, from `position` of the segment on."""
     for batch in run:
         fields = batch.fields
         if fields[2] > log.leader_epochs.latest:
@@ -96,6 +103,6 @@ def wrote_copied(
 
 
 def has_gap(log_end_offset: int, run: Sequence[CopiedBatch]) -> bool:
-    """A batch does not follow the one before it, or the log's end: the leader's log was cleaned."""
+    """True if a batch does not follow the one before it, or the log's end: the leader's log was cleaned."""
     ends = (log_end_offset, *(batch.last_offset + 1 for batch in run))
     return any(batch.fields[0] != end for batch, end in zip(run, ends, strict=False))

@@ -1,7 +1,8 @@
-"""What bytes that cannot be read mean: the end of one unfinished write, what a power cut took, or damage (ADR 0023).
+"""The meaning of bytes that cannot be read: the end of one unfinished write, the loss in a power cut, or damage (ADR
+0023).
 
-Pure: the callers read the bytes, from the damaged place on, and do what is decided. At most `SEARCHED_BYTES_MAX` of a
-file are searched.
+This module is pure: the callers read the bytes, from the damaged place on, and do what is decided. At most
+`SEARCHED_BYTES_MAX` of a file are searched.
 """
 
 from collections.abc import Iterator
@@ -17,15 +18,16 @@ SEARCHED_BYTES_MAX: Final = 64 * 1024 * 1024
 _PAGE_BYTES: Final = 4096
 _CRC_FROM: Final = 21
 _RECORD_BYTES_MIN: Final = 6
-"""Of attributes, two deltas, the lengths of key and value, and the count of headers."""
+"""The shortest record has one byte each for attributes, two deltas, the lengths of key and value, and the header count.
+"""
 _MAGIC_AT: Final = 16
 _MAGIC: Final = b"\x02"
 _OFFSETS_AHEAD_MAX: Final = 2**31
-"""No segment holds offsets further apart."""
+"""Offsets within one segment are never further apart than this."""
 
 
 class Behind(NamedTuple):
-    """What can be read behind a damaged place."""
+    """Records that can still be read behind a damaged place."""
 
     record_count: int = 0
     size_bytes: int = 0
@@ -38,12 +40,12 @@ class Behind(NamedTuple):
         return f"{records} in {counted(self.file_count, 'file')} behind it"
 
     def with_file(self, other: "Behind") -> "Behind":
-        """And what is in another file."""
+        """Return these records plus those that can be read in another file."""
         return Behind(*(sum(pair) for pair in zip(self, other, strict=True)))
 
 
 def sound_batches(data: bytes, at: int, expected_offset: int) -> Iterator[HeaderFields]:
-    """The header of every sound batch from `at` on, wherever one begins; offsets rise."""
+    """Yield the header of every sound batch from `at` on, wherever one begins. Their offsets rise."""
     view = memoryview(data)
     while at + HEADER_BYTES <= len(data):
         fields, reason = whole_batch_at(view, at, expected_offset)
@@ -59,7 +61,7 @@ def sound_batches(data: bytes, at: int, expected_offset: int) -> Iterator[Header
 
 
 def _next_candidate(data: bytes, at: int, expected_offset: int) -> int:
-    """Where the next header may begin, by its magic and a base offset that is near; -1 for nowhere."""
+    """Return where the next header may begin, by its magic and a base offset that is near; -1 for nowhere."""
     while (magic_at := data.find(_MAGIC, at + _MAGIC_AT)) >= 0:
         at = magic_at - _MAGIC_AT
         base_offset = int.from_bytes(data[at : at + 8], "big", signed=True)
@@ -70,7 +72,7 @@ def _next_candidate(data: bytes, at: int, expected_offset: int) -> int:
 
 
 def counted_in(data: bytes, expected_offset: int) -> Behind:
-    """What can be read in the bytes of one file."""
+    """Count the records and bytes that can be read in one file."""
     headers = list(sound_batches(data, 0, expected_offset))
     return Behind(
         sum(fields[12] for fields in headers),
@@ -80,10 +82,10 @@ def counted_in(data: bytes, expected_offset: int) -> Behind:
 
 
 def is_unfinished_write(data: bytes, size_bytes: int, reason: str, offset: int) -> bool:
-    """The last `size_bytes` of the newest segment, from damage for `reason` on, are the beginning of one batch.
+    """True if the last `size_bytes` of the newest segment, from the damage on, are the beginning of one batch.
 
-    `offset` was expected there. A batch whose length was damaged looks the same. Its CRC, which does not cover the
-    length, tells.
+    `reason` says what is wrong with these bytes, and `offset` was expected there. A batch whose length was damaged
+    looks the same. Its CRC, which does not cover the length, tells the difference.
     """
     if reason not in CUT or size_bytes > SEARCHED_BYTES_MAX:
         return False
@@ -93,18 +95,21 @@ def is_unfinished_write(data: bytes, size_bytes: int, reason: str, offset: int) 
 
 
 def is_lost_in_power_cut(data: bytes, position: int, reason: str, offset: int) -> bool:
-    """The damage at `position` is what a power cut does to bytes that were not synced."""
+    """True if the damage at `position` is what a power cut does to bytes that were not synced."""
     if next(sound_batches(data, 0, offset), None) is None:
         return True
     return reason not in CUT and _has_lost_page(data, position)
 
 
 def _ends_in_a_record(data: bytes, offset: int) -> bool:
-    """The bytes are the beginning of one batch by its records, too: each says where the next begins, and the bytes end
-    inside of one. So a sound batch among them is what a client wrote as a value (a log that is mirrored, say).
+    """True if the bytes are the beginning of one batch by its records too.
 
-    Where only the length of a batch was damaged, all its records are there, and what follows is not of it. A batch that
-    is compressed does not show its records: it is never taken for unfinished here. `data` has a header at least.
+    Each record says where the next begins, and the bytes end inside of one. So a sound batch among them is a value that
+    a client wrote (of a log that is mirrored, say).
+
+    If only the length of a batch was damaged, all its records are there, and the bytes that follow belong to another
+    batch. A compressed batch does not show its records: it is never taken for unfinished here. `data` has a header at
+    least.
     """
     fields = HEADER.unpack_from(data)
     count, batch_end = fields[12], fields[1] + LENGTH_PREFIX_BYTES
@@ -125,7 +130,10 @@ def _ends_in_a_record(data: bytes, offset: int) -> bool:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """(value, where it ends). One that is longer than any writer writes is -1. Raises IndexError where it is cut."""
+    """Return (value, position behind it) of the varint at `at`.
+
+    The value of a varint that is longer than any writer writes is -1. Raises IndexError if the varint is cut.
+    """
     value = 0
     for shift in range(0, 70, 7):
         byte = data[at]
@@ -137,7 +145,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _has_lost_page(data: bytes, position: int) -> bool:
-    """A page with zeros up to its end, among those that the batch at `position` lies in."""
+    """True if one of the pages with the batch at `position` has only zeros up to its end."""
     claimed = HEADER.unpack_from(data)[1] if len(data) >= HEADER_BYTES else 0
     end = min(max(claimed + LENGTH_PREFIX_BYTES, HEADER_BYTES), len(data))
     begin = 0
@@ -150,12 +158,12 @@ def _has_lost_page(data: bytes, position: int) -> bool:
 
 
 class Verdict(NamedTuple):
-    """What becomes of a log that cannot be read on."""
+    """The decision about a log that cannot be read on."""
 
     may_cut: bool
-    """Nothing that was acknowledged is lost if the log ends there."""
+    """True if no acknowledged record is lost when the log ends there."""
     is_torn: bool
-    """Nothing readable is behind it."""
+    """True if the rest is one unfinished write, and nothing readable is behind it."""
 
 
 def verdict(
@@ -168,7 +176,9 @@ def verdict(
     is_newest: bool,
     may_have_lost_power: bool,
 ) -> Verdict:
-    """`data` are the bytes from the damaged `position` on, of a segment that has `size_bytes` there.
+    """Decide about a damaged log.
+
+    `data` are the bytes from the damaged `position` on; `size_bytes` is the segment's rest there.
 
     A kill leaves one unfinished write in the newest segment; only a power cut leaves more.
     """

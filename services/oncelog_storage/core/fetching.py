@@ -1,7 +1,7 @@
-"""What a Fetch is answered with, and when it is enough: whole batches up to the HW, the LSO or the log's end.
+"""The decisions of a Fetch: which whole batches it returns, and when they are enough. They end at HW, LSO or log end.
 
-`Fetching.read` is a walk (ADR 0031): it yields what it needs of a log, the caller reads, and throws KafkaError where
-that fails. Answers are filled in place, as in `producing`.
+`Fetching.read` is a walk (ADR 0031). It yields what it needs of a log, and the caller reads that, or throws KafkaError
+into it when the read fails. Responses are filled in place, as in `producing`.
 """
 
 import struct
@@ -30,21 +30,26 @@ HostedT = TypeVar("HostedT", bound=Partition)
 
 
 class LogSlice(NamedTuple):
-    """Whole batches as they stand in the log. `next_offset` is -1 when there are none."""
+    """Whole batches as they stand in the log, and the offset behind them; `next_offset` is -1 when there are none."""
 
     records: bytes
     next_offset: int
 
 
 class AdmitLoader(NamedTuple, Generic[HostedT]):
-    """A coordinator loads its shard: from now on an older one must not append behind what this one reads."""
+    """A request of the walk: a coordinator loads its shard, and an older one must not append behind what this one
+    reads.
+    """
 
     hosted: HostedT
     coordinator_epoch: int
 
 
 class ReadBatches(NamedTuple, Generic[HostedT]):
-    """From the batch that holds `offset` up to `upper`; at least one, if there is one. Send a LogSlice."""
+    """A request of the walk for batches from the one that holds `offset` up to `upper`. The caller sends a LogSlice.
+
+    The slice has at least one batch, if the log has one there.
+    """
 
     hosted: HostedT
     offset: int
@@ -53,7 +58,7 @@ class ReadBatches(NamedTuple, Generic[HostedT]):
 
 
 class FindAborted(NamedTuple, Generic[HostedT]):
-    """Aborted transactions with data in [offset, upper). Send them."""
+    """A request of the walk for the aborted transactions with data in [offset, upper). The caller sends a list of them."""
 
     hosted: HostedT
     offset: int
@@ -67,7 +72,7 @@ Walk = Generator[Need[HostedT], Found, ResultT]
 
 
 class Fetching(Generic[HostedT]):
-    """One look at all partitions of a request; the next look is another one."""
+    """One look at all partitions of a Fetch request. A request that waits looks again with a new object."""
 
     __slots__ = (
         "_is_committed_only",
@@ -94,11 +99,15 @@ class Fetching(Generic[HostedT]):
         self._left_bytes = min(request.max_bytes or _ANY_BYTES, bytes_max)
         self.total_bytes = 0
         self.given: list[tuple[TopicCounts, int, int]] = []
-        """Bytes and offsets, to be counted if this look is the answer."""
+        """(counters, bytes, offsets) of each partition that was read.
+
+        `count_given` adds them if this look is the response.
+        """
         self.is_final = False
-        """Waiting is pointless because of an error."""
+        """True if a partition has an error, so that waiting is pointless."""
         self.is_full = False
-        """More is there than may be answered. Whole batches seldom fill the limit, and waiting brings no more."""
+        """True if there is more than may be returned. Whole batches seldom fill the limit, and waiting brings no more.
+        """
 
     @property
     def is_enough(self) -> bool:
@@ -107,12 +116,17 @@ class Fetching(Generic[HostedT]):
 
     @property
     def missing_bytes(self) -> int:
-        """To be appended before another look. A moving LSO may uncover any number of bytes."""
+        """Bytes that must be appended before another look can be enough.
+
+        It is 1 for read_committed, where a moving LSO may uncover any number of bytes.
+        """
         return 1 if self._is_committed_only else self._request.min_bytes - self.total_bytes
 
     def is_known(self, part: FetchPartition) -> bool:
-        """With `changes_only`: a reader at the end, who knows all there is. So it is with most partitions of a session,
-        and this costs a fraction of `read`."""
+        """True if a reader with `changes_only` is at the end and knows the partition's offsets already.
+
+        Most partitions of a fetch session are like that, and this check costs a fraction of `read`.
+        """
         if not self._request.changes_only:
             return False
         try:
@@ -130,7 +144,7 @@ class Fetching(Generic[HostedT]):
         )
 
     def is_news(self, part: FetchPartition, answer: FetchedPartition, size_bytes: int) -> bool:
-        """Whether the asker is told of this answer, which has records of so many bytes (KIP-227)."""
+        """True if the response must include this partition, which has `size_bytes` of records (KIP-227)."""
         return (
             not self._request.changes_only
             or size_bytes > 0
@@ -140,7 +154,7 @@ class Fetching(Generic[HostedT]):
         )
 
     def read(self, part: FetchPartition, answer: FetchedPartition) -> Walk[HostedT, int]:
-        """Returns how many bytes of records the answer has: to look at them is to copy them."""
+        """Fill the partition's response. Return its bytes of records, because a look at the records would copy them."""
         size_bytes = 0
         try:
             size_bytes = yield from self._read(part, answer)
@@ -153,7 +167,7 @@ class Fetching(Generic[HostedT]):
         return size_bytes
 
     def _read(self, part: FetchPartition, answer: FetchedPartition) -> Walk[HostedT, int]:
-        """Raises KafkaError."""
+        """Fill the partition's response, and return its bytes of records. Raises KafkaError."""
         leader = self._leaders.get(part.topic, part.partition)
         leader.require_topic(part.topic_id, ErrorCode.INCONSISTENT_TOPIC_ID)
         leader.require_leader_epoch(part.current_leader_epoch)
@@ -199,7 +213,7 @@ class Fetching(Generic[HostedT]):
         return len(records)
 
     def count_given(self) -> None:
-        """This look is the answer. What was read and read again is counted once."""
+        """Count the bytes and records of this look, which is the response. So what was read twice is counted once."""
         for counts, size_bytes, offset_count in self.given:
             counts.consumed_bytes += size_bytes
             counts.consumed_records += offset_count
@@ -216,9 +230,9 @@ class Fetching(Generic[HostedT]):
 def _read_past_empty(
     leader: HostedT, offset: int, upper: int, bytes_max: int
 ) -> Generator[Need[HostedT], Found, LogSlice]:
-    """Batches that compaction has emptied are not all that is answered if more follows.
+    """Read batches, and go on past those that compaction has emptied if more follows.
 
-    librdkafka takes an answer without a message for one that its limit has cut, doubles the limit, and gives up after
+    librdkafka takes a response without a message for one that its limit has cut, doubles the limit, and gives up after
     the eleventh.
     """
     found = yield ReadBatches(leader, offset, upper, bytes_max)
@@ -235,7 +249,7 @@ def _read_past_empty(
 
 
 def _is_empty(records: bytes) -> bool:
-    """Only batches without records. Most answers begin with one that has some."""
+    """True if these batches have no records. Most responses begin with a batch that has some."""
     if _RECORD_COUNT.unpack_from(records, _RECORD_COUNT_AT)[0]:
         return False
     return all(header.record_count == 0 for _, header in iter_headers(records))

@@ -1,4 +1,4 @@
-"""A follower: what it asks its leader for, and what an answer makes it do (KIP-101, KIP-227, KIP-595).
+"""A follower: its fetch requests to the leader, and its step after each answer (KIP-101, KIP-227, KIP-595).
 
 ```
 FollowerSession   positions that changed ──▶ request;   answer ──▶ the replica at whose position it begins
@@ -22,7 +22,7 @@ _BACKOFF_MAX_S: Final = 1.0
 
 
 class Position(NamedTuple):
-    """Where a follower's log stands: what a request says of it."""
+    """The position of a follower's log, as its request says it."""
 
     log_end_offset: int
     last_leader_epoch: int
@@ -30,23 +30,23 @@ class Position(NamedTuple):
 
 
 class Append(NamedTuple):
-    """Write what came, if anything; then the leader's log start and high watermark count."""
+    """A follower's step: write the records that came, if any. Then the leader's log start and high watermark count."""
 
 
 class StartOver(NamedTuple):
-    """Drop everything and begin, empty, at `offset`."""
+    """A follower's step: drop the whole log, and begin an empty one at `offset`."""
 
     offset: int
 
 
 class Truncate(NamedTuple):
-    """Drop the batch that holds `offset` and all behind it."""
+    """A follower's step: drop the batch that holds `offset` and all batches behind it."""
 
     offset: int
 
 
 class CutEpochs(NamedTuple):
-    """A leader epoch without a record stands in the way: drop it, not a record."""
+    """A follower's step: drop a leader epoch that has no record and stands in the way. No record is dropped."""
 
     offset: int
 
@@ -55,7 +55,7 @@ Step = Append | StartOver | Truncate | CutEpochs
 
 
 def step_of(log: LogState, leader_epoch: int, answer: PartitionAnswer) -> Step | None:
-    """What a follower of the leader in `leader_epoch` does. None: the answer is of another leader epoch."""
+    """Return the step of a follower whose leader is in `leader_epoch`. None: the answer is of another leader epoch."""
     if answer.error_code:
         # The leader's log does not reach the offset that was asked for.
         return StartOver(answer.log_start_offset)
@@ -70,7 +70,7 @@ def step_of(log: LogState, leader_epoch: int, answer: PartitionAnswer) -> Step |
 
 
 def _truncation(log: LogState, shared: Divergence) -> Step:
-    """Back to where the two histories were one, as far as this answer tells."""
+    """Return the step that goes back to where the two histories were one, as far as this answer tells."""
     own_epoch, own_end = log.leader_epochs.end_offset_for(shared.leader_epoch, log.log_end_offset)
     if own_epoch < 0:
         offset = shared.end_offset
@@ -86,9 +86,10 @@ def _truncation(log: LogState, shared: Divergence) -> Step:
 
 
 def take_log_start(log: LogState, log_start_offset: int) -> bool:
-    """Retention and DeleteRecords are the leader's to decide; the files go with the next look at retention.
+    """Take over the leader's log start. Return True if the follower's log start moved.
 
-    Returns whether the log start moved."""
+    Only a leader decides about retention and DeleteRecords. The files go with the next look at retention.
+    """
     if log_start_offset <= log.log_start_offset:
         return False
     log.advance_log_start(log_start_offset)
@@ -97,14 +98,16 @@ def take_log_start(log: LogState, log_start_offset: int) -> bool:
 
 
 def cut_epochs(log: LogState, offset: int) -> None:
-    """Raises KafkaError: nothing stands in the way."""
+    """Drop the leader epochs that begin at the log's end. Raises KafkaError if there are none."""
     if not log.leader_epochs.truncate_from(log.log_end_offset):
         raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"nothing to cut at {offset}")
 
 
 class FollowedLog:
-    """A partition that is followed, in one leader epoch. `oncelog_storage.follower.FollowerReplica` is one that
-    writes."""
+    """A partition that is followed, in one leader epoch.
+
+    `oncelog_storage.follower.FollowerReplica` also writes its log.
+    """
 
     def __init__(self, hosted: Partition) -> None:
         self._leadership = hosted.leadership
@@ -112,7 +115,7 @@ class FollowedLog:
 
     @property
     def position(self) -> Position:
-        """What the next request says of it."""
+        """The position of the log, for the next request."""
         log = self._partition.state
         return Position(log.log_end_offset, log.leader_epochs.latest, log.log_start_offset)
 
@@ -122,8 +125,11 @@ class FollowedLog:
 
     @property
     def is_durable(self) -> bool:
-        """A sync can take longer than anybody waits for it, and leaders can change during it. Until it is done the
-        position is told to nobody: the leader would count it for the high watermark."""
+        """True if the log is synced up to its end.
+
+        A sync can take longer than anybody waits for it, and leaders can change during it. The follower sends its
+        position only after the sync: the leader would count it for the high watermark.
+        """
         return self._partition.local_end >= self._partition.state.log_end_offset
 
     @property
@@ -139,18 +145,21 @@ class FollowedLog:
         part.log_start_offset = log.log_start_offset
 
     def step(self, part: PartitionAnswer) -> Step | None:
-        """Of an answer that came while the leader is the same."""
+        """Return this follower's step for an answer. The leader must still be the same."""
         return step_of(self._partition.state, self._leadership.leader_epoch, part)
 
     def appended(self, part: PartitionAnswer) -> bool:
-        """What came with the records counts now. Returns whether the log start moved."""
+        """Take over the leader's log start and high watermark, after the records were written.
+
+        True if the log start moved.
+        """
         is_start_moved = take_log_start(self._partition.state, part.log_start_offset)
         self._partition.follow_high_watermark(part.high_watermark)
         return is_start_moved
 
 
 class Replica(Protocol):
-    """A followed partition, as a session sees it."""
+    """A followed partition, as a fetch session uses it."""
 
     @property
     def position(self) -> Position: ...
@@ -160,11 +169,11 @@ class Replica(Protocol):
 
     @property
     def is_durable(self) -> bool:
-        """Its position outlasts a crash. Until then it is told to nobody: the leader would count it."""
+        """True if the position of the log outlasts a crash. Only then is it sent to the leader, which counts it."""
         ...
 
     def fill(self, part: PartitionTold) -> None:
-        """Say in a request where it stands."""
+        """Write the position of this replica's log into a partition of a request."""
         ...
 
 
@@ -172,17 +181,20 @@ ReplicaT = TypeVar("ReplicaT", bound=Replica)
 
 
 class Ask(NamedTuple, Generic[ReplicaT]):
-    """The next request of a session."""
+    """The next fetch request of a follower's session."""
 
     session_id: int
     session_epoch: int
     replicas: dict[PartitionName, ReplicaT]
     forgotten: tuple[PartitionName, ...]
     is_retrying: bool
-    """A partition was refused: mostly one of the two nodes has not seen the newest metadata yet."""
+    """True if a partition was refused. Mostly one of the two nodes has not seen the newest metadata yet."""
 
     def fill(self, request: ReplicaAsk, backoff_ms: int) -> None:
-        """`request.max_wait_ms` is how long the leader may wait; soon, but not at once, while one is retried."""
+        """Fill `request`. Its `max_wait_ms` is how long the leader may wait.
+
+        While a refused partition is retried, that time is at most `backoff_ms`.
+        """
         if self.is_retrying:
             request.max_wait_ms = min(request.max_wait_ms, backoff_ms)
         request.session_id, request.session_epoch = self.session_id, self.session_epoch
@@ -227,21 +239,24 @@ class FollowerSession(Generic[ReplicaT]):
             self._forgotten[partition] = None
 
     def end(self) -> None:
-        """A request failed, or its answer is unknown."""
+        """End the session, because a request failed or its response is unknown."""
         self._session_id, self._session_epoch = NO_SESSION, -1
 
     def succeeded(self) -> None:
         self._failure_backoff_s = 0.0
 
     def failed(self) -> float:
-        """A round failed, and another is tried after a pause of these seconds."""
+        """End the session after a round that failed. Return the pause before the next round, in seconds."""
         self.end()
         doubled = max(self._failure_backoff_s * 2, self._backoff_s)
         self._failure_backoff_s = min(doubled, _BACKOFF_MAX_S)
         return self._failure_backoff_s
 
     def next_request(self, now_s: float) -> Ask[ReplicaT]:
-        """Names the partitions whose position changed since the last request; all of them in a new session."""
+        """Return the next request.
+
+        It names the partitions whose position changed since the last one; a new session names all.
+        """
         self._session_epoch += 1
         is_new = self._session_epoch == 0
         if is_new:
@@ -273,7 +288,10 @@ class FollowerSession(Generic[ReplicaT]):
     def receiver(
         self, partition: PartitionName, error_code: int, now_s: float
     ) -> tuple[ReplicaT, Position] | None:
-        """Who takes this part of an answer, and its position before. None: nobody; it is asked for again if need be."""
+        """Return (the replica that takes this part of an answer, its position before); None if no replica takes it.
+
+        The partition is then in a later request, if it is still followed.
+        """
         replica = self._followed.get(partition)
         if replica is None:
             return None
@@ -282,20 +300,20 @@ class FollowerSession(Generic[ReplicaT]):
             return None
         before = replica.position
         if self._asked.get(partition) != (replica, before):
-            # It was emptied, cut or opened again meanwhile: behind its end now, these records would leave a hole.
+            # The replica was emptied, cut or opened again meanwhile. These records would leave a hole behind its end.
             self._changed[partition] = None
             return None
         return replica, before
 
     def is_received_by(self, partition: PartitionName, replica: ReplicaT) -> bool:
-        """The partition is still followed by this replica."""
+        """True if this replica still follows the partition."""
         return self._followed.get(partition) is replica
 
     def took(self, partition: PartitionName, replica: ReplicaT, before: Position) -> None:
-        """The answer has been applied: a position that changed is told."""
+        """Note that an answer was applied. If the replica's position changed, the next request says so."""
         if self.is_received_by(partition, replica) and replica.position != before:
             self._changed[partition] = None
 
     def refuse(self, partition: PartitionName, now_s: float) -> None:
-        """Ask again after a pause."""
+        """Leave the partition out of requests until a pause is over."""
         self._refused[partition] = now_s + self._backoff_s

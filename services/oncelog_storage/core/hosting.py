@@ -1,7 +1,7 @@
-"""Which partitions a node hosts, by its folder and the metadata, and what the metadata mean for each.
+"""The partitions that a node hosts, decided from its folder and the metadata, and what a new metadata image changes.
 
-The metadata decide what exists and who leads; the folder decides what is stored. Pure: the shell opens, makes, sets
-aside and removes.
+The metadata decide what exists and who leads. The folder decides what is stored. This module is pure: the shell opens,
+makes, sets aside and removes folders.
 """
 
 from collections.abc import Mapping
@@ -17,20 +17,23 @@ from oncelog_storage.core.partition_values import Leadership
 
 
 class Found(Enum):
-    """What becomes of a folder that a start finds."""
+    """The decision about a partition's folder that a start finds."""
 
     LOAD = "load"
     LEAVE = "leave"
-    """The metadata are not known yet."""
+    """The folder stays as it is: the metadata are not known yet."""
     SET_ASIDE = "set aside"
-    """Its topic was deleted while this node was away, most likely. But metadata that was lost, or restored from an
-    older backup, looks the same, and then this is the only copy of the data: removing it is not ours to decide."""
+    """The folder is renamed, and nobody uses it: most likely its topic was deleted while this node was away.
+
+    But metadata that was lost, or restored from an older backup, looks the same. Then this folder is the only copy of
+    the data, and the node may not remove it.
+    """
 
 
 def folder_found(
     found: PartitionFacts | None, stored_topic_id: str, topic_id: bytes | None, *, has_image: bool
 ) -> Found:
-    """`topic_id` None: there is no such topic."""
+    """Decide about a folder. `topic_id` None: there is no such topic."""
     is_known = found is not None and is_same_topic(stored_topic_id, topic_id or b"")
     if has_image and not is_known:
         return Found.SET_ASIDE
@@ -38,27 +41,32 @@ def folder_found(
 
 
 def is_lost(found: PartitionFacts | None, node_id: int) -> bool:
-    """Of a partition that was stored here and has no folder. Else its topic was deleted, or the partition assigned
-    elsewhere, before the folder was removed."""
+    """True if a partition was stored here that now has no folder.
+
+    Otherwise its topic was deleted, or the partition was assigned to other nodes, before its folder was removed.
+    """
     return found is not None and node_id in (found.leader, *found.replicas)
 
 
 class Making(Enum):
-    """How a partition comes to be hosted here."""
+    """The way in which a partition comes to be hosted here."""
 
     LOAD = "load"
-    """Its folder was there before the topic was known: the metadata came late."""
+    """The partition is loaded from its folder, which was there before the topic was known: the metadata came late."""
     RETIRE = "retire"
-    """A deleted namesake's folder is in the way."""
+    """The folder of a deleted topic of the same name is in the way, and must be retired first."""
     LOST = "lost"
-    """It was stored here, and its folder is gone."""
+    """The partition was stored here, and its folder is gone."""
     NEW = "new"
 
 
 def require_host(
     partition: PartitionName, found: PartitionFacts | None, node_id: int, *, is_retiring: bool
 ) -> None:
-    """Raises KafkaError: unknown, about to be made again, or another node's."""
+    """Check that this node may host the partition.
+
+    Raises KafkaError if the partition is unknown, is about to be made again, or belongs to other nodes.
+    """
     if found is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition}")
     if is_retiring:
@@ -73,7 +81,7 @@ def require_host(
 
 
 def making_from(stored_topic_id: str | None, topic_id: bytes, *, was_hosted: bool) -> Making:
-    """`stored_topic_id`: of its folder, None without one."""
+    """Decide how to host a partition. `stored_topic_id` is the id in its folder; None: there is no folder."""
     if stored_topic_id is None:
         return Making.LOST if was_hosted else Making.NEW
     return Making.LOAD if is_same_topic(stored_topic_id, topic_id) else Making.RETIRE
@@ -84,7 +92,7 @@ def high_watermark_at_load(log: LogState) -> int:
 
 
 def has_followers(found: PartitionFacts | None) -> bool:
-    """It is stored elsewhere too, so the log's end alone says nothing about what is committed."""
+    """True if other nodes have the partition too. Then the log's end alone does not say what is committed."""
     return found is not None and len(found.replicas) > 1
 
 
@@ -96,14 +104,14 @@ def leadership_of(found: PartitionFacts, node_id: int) -> Leadership:
 
 
 class Change(Enum):
-    """What another image means for a partition."""
+    """The change that a new metadata image means for a partition."""
 
     NOTHING = "nothing"
     CONFIG = "config"
-    """Its topic is the same; what is set for the node or for all may not be."""
+    """The topic is the same, but settings of the node or of the cluster may have changed."""
     DROP = "drop"
     LEAD = "lead"
-    """Its topic changed: config, leadership and replicas may be others."""
+    """The topic changed: its config, leadership and replicas may be others."""
 
 
 def change_of(
@@ -128,7 +136,10 @@ def change_of(
 def require_newest_coordinator(
     leader: Partition, coordinator_epoch: int, epoch_of_image: int | None
 ) -> None:
-    """Raises KafkaError: the image, or the partition, knows a newer one."""
+    """Refuse a coordinator that is not the newest.
+
+    Raises KafkaError if the metadata image, or the partition, knows a higher coordinator epoch.
+    """
     newest = max(leader.coordinator_epoch, -1 if epoch_of_image is None else epoch_of_image)
     if coordinator_epoch < newest:
         raise KafkaError(
@@ -138,7 +149,7 @@ def require_newest_coordinator(
 
 
 def merged_epochs(*known: Mapping[PartitionName, int]) -> dict[PartitionName, int]:
-    """The highest of each partition."""
+    """Return the highest coordinator epoch of each partition in these maps."""
     merged: dict[PartitionName, int] = {}
     for epochs in known:
         for partition, coordinator_epoch in epochs.items():

@@ -1,4 +1,4 @@
-"""Whether the replicas here are in sync: who takes the next node down must know that this one has what it missed."""
+"""The check that the replicas on this node are in sync. Nobody should stop the next node before they are."""
 
 from collections.abc import Mapping
 
@@ -9,9 +9,9 @@ from oncelog_storage.core.messages import NodeFacts, TopicFacts
 def is_in_sync(
     nodes: Mapping[int, NodeFacts], topics: Mapping[str, TopicFacts], node_id: int, node_epoch: int
 ) -> bool:
-    """The metadata count this process as alive, and each replica here that can be in sync is.
+    """True if the metadata count this process as alive, and each replica here that can be in sync is in sync.
 
-    A node that drains is let into no ISR, so nothing is asked of it.
+    A draining node may join no ISR, so it always counts as in sync.
     """
     node = nodes.get(node_id)
     if node is None or node.fenced or node.node_epoch != node_epoch:
@@ -22,9 +22,10 @@ def is_in_sync(
 def first_lacking(
     nodes: Mapping[int, NodeFacts], topics: Mapping[str, TopicFacts], node_id: int
 ) -> PartitionName | None:
-    """A replica here that is out of sync with a leader that lives, if there is one.
+    """Return a replica here that is out of sync although its leader lives; None if there is none.
 
-    Without such a leader nobody can let it in. One that a reassignment adds was never in sync, and may take hours.
+    Without a living leader a replica cannot join the ISR. A replica that a reassignment adds does not count: it was
+    never in sync, and may take hours.
     """
     for name, topic in topics.items():
         for number, found in enumerate(topic.partitions):

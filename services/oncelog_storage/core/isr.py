@@ -1,4 +1,4 @@
-"""Which in-sync replicas a leader asks the controller for, and what becomes of a damaged copy (KIP-497, KIP-966)."""
+"""The ISR that a leader proposes to the controller, and the steps of a damaged copy (KIP-497, KIP-966)."""
 
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -16,7 +16,10 @@ NEWER_EPOCHS = frozenset(
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
     }
 )
-"""The controller is further than the image here, perhaps by this very proposal: only the image settles it."""
+"""Error codes that mean: the controller has newer metadata than this node, perhaps because of this very proposal.
+
+Only the next metadata image settles such a proposal.
+"""
 
 
 def isr_to_propose(
@@ -25,9 +28,10 @@ def isr_to_propose(
     lag_max_s: float,
     is_eligible: Callable[[int, int], bool],
 ) -> list[int] | None:
-    """Without those that have not kept up; else with one that has caught up. None: it is as it should be.
+    """Return the ISR that the leader should propose; None if the current one is right.
 
-    `is_eligible(node_id, node_epoch)`: that process is alive and wants to stay. `now_s` is monotonic.
+    Replicas that have not kept up are left out. If there are none, one replica that has caught up is added.
+    `is_eligible(node_id, node_epoch)` says that this process is alive and not draining. `now_s` is monotonic.
     """
     state = partition.replicas
     if state is None:
@@ -44,36 +48,37 @@ def isr_to_propose(
 
 
 def is_eligible(node: NodeFacts | None, node_epoch: int) -> bool:
-    """It is alive, wants to stay, and is the process that has fetched."""
+    """True if the node is alive, is not draining, and is still the process that has fetched."""
     return (
         node is not None and not node.fenced and not node.draining and node.node_epoch == node_epoch
     )
 
 
 class DamageStep(Enum):
-    """What a damaged copy does."""
+    """The next step for a damaged copy of a partition."""
 
     WAIT = "wait"
-    """There is nothing to repair from, or something is under way."""
+    """Do nothing: there is no other copy to repair from, or a proposal is under way."""
     LEAVE = "leave"
-    """Hand over to the other members of the ISR."""
+    """Propose an ISR without this node, so that another member of the ISR leads."""
     STOP_FOLLOWING = "stop following"
-    """Not yet out of the ISR: its leader has to take it out."""
+    """Stop fetching. This copy is still in the ISR, and its leader has to remove it."""
     COPY_AGAIN = "copy again"
 
 
 class Damage(NamedTuple):
     step: DamageStep
     others: list[int]
-    """For LEAVE: the ISR without this node."""
+    """The ISR without this node, for LEAVE."""
 
 
 def after_damage(
     partition: Partition, node_id: int, replicas: Sequence[int], isr: Sequence[int], leader: int
 ) -> Damage:
-    """A damaged copy leaves the in-sync replicas, by its own word, before it is dropped and fetched again.
+    """Return the next step for a damaged copy of a partition.
 
-    As a leader it hands over to another in-sync replica; alone it stays as it is: there is nothing to repair from.
+    A damaged copy first leaves the ISR by its own proposal. Only then is it dropped and fetched again. A leader hands
+    over to another in-sync replica. If there is none, the copy stays as it is: there is nothing to repair from.
     """
     if len(replicas) <= 1 or node_id not in replicas:
         return Damage(DamageStep.WAIT, [])

@@ -1,4 +1,4 @@
-"""Which leader epoch wrote from which offset on: `leader-epoch-checkpoint`, Kafka's text format.
+"""The leader epochs of a log and their start offsets: `leader-epoch-checkpoint`, Kafka's text format.
 
 ```
 0                  version
@@ -7,7 +7,7 @@
 3 120
 ```
 
-A follower, or a consumer after a failover, finds with it where two histories part.
+With this table a follower, or a consumer after a failover, finds the offset where two histories part.
 """
 
 from bisect import bisect_right
@@ -17,11 +17,11 @@ from oncelog.errors import OncelogError
 
 
 class CorruptLeaderEpochs(OncelogError):
-    """The checkpoint is unreadable; it must be built again from the batches."""
+    """A `leader-epoch-checkpoint` that is unreadable. The leader epochs must be read from the batches."""
 
 
 class LeaderEpochs:
-    """Ascending leader epochs with ascending start offsets."""
+    """The leader epochs of one log in ascending order, with their ascending start offsets."""
 
     def __init__(self, entries: Sequence[tuple[int, int]] = ()) -> None:
         self._leader_epochs = [leader_epoch for leader_epoch, _ in entries]
@@ -29,14 +29,14 @@ class LeaderEpochs:
 
     @property
     def latest(self) -> int:
-        """-1 while nothing was written."""
+        """The highest leader epoch of the log; -1 while nothing was written."""
         return self._leader_epochs[-1] if self._leader_epochs else -1
 
     def entries(self) -> list[tuple[int, int]]:
         return list(zip(self._leader_epochs, self._start_offsets, strict=True))
 
     def assign(self, leader_epoch: int, start_offset: int) -> bool:
-        """This epoch writes from `start_offset` on. Returns whether anything changed."""
+        """Note that this leader epoch writes from `start_offset` on. Return True if anything changed."""
         if leader_epoch <= self.latest:
             return False
         # An epoch that wrote nothing before the next one came leaves no trace.
@@ -47,7 +47,7 @@ class LeaderEpochs:
         return True
 
     def truncate_from(self, offset: int) -> bool:
-        """Forget epochs that began at or above `offset`: their records are gone."""
+        """Forget the leader epochs that began at or above `offset`, whose records are gone. Return True if any did."""
         count = len(self._start_offsets)
         while count and self._start_offsets[count - 1] >= offset:
             count -= 1
@@ -56,7 +56,10 @@ class LeaderEpochs:
         return changed
 
     def truncate_to_start(self, log_start_offset: int) -> bool:
-        """Forget epochs that ended before the log's start; the one that spans it begins there."""
+        """Forget leader epochs that ended before the log's start. The epoch that spans the start begins there now.
+
+        Returns True if anything changed.
+        """
         index = bisect_right(self._start_offsets, log_start_offset) - 1
         if index < 0 or (index == 0 and self._start_offsets[0] == log_start_offset):
             return False
@@ -65,12 +68,14 @@ class LeaderEpochs:
         return True
 
     def leader_epoch_of(self, offset: int) -> int:
-        """The epoch that wrote this offset; -1 if unknown."""
+        """Return the leader epoch that wrote this offset; -1 if it is unknown."""
         index = bisect_right(self._start_offsets, offset) - 1
         return self._leader_epochs[index] if index >= 0 else -1
 
     def end_offset_for(self, leader_epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(largest epoch here that is not above `leader_epoch`, where it ends); (-1, -1) if unknown (KIP-101)."""
+        """Return (largest leader epoch here that is not above `leader_epoch`, its end offset); (-1, -1) if unknown
+        (KIP-101).
+        """
         if leader_epoch < 0 or not self._leader_epochs or leader_epoch > self.latest:
             return -1, -1
         if leader_epoch == self.latest:
@@ -88,7 +93,7 @@ def encode_leader_epochs(epochs: LeaderEpochs) -> str:
 
 
 def decode_leader_epochs(text: str) -> LeaderEpochs:
-    """Raises CorruptLeaderEpochs."""
+    """Read the text of a `leader-epoch-checkpoint`. Raises CorruptLeaderEpochs."""
     try:
         version, count, *rows, rest = text.split("\n")
         entries = [(int(row.split(" ")[0]), int(row.split(" ")[1])) for row in rows if row]

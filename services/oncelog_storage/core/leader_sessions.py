@@ -1,9 +1,9 @@
-"""A leader's node and the fetch sessions of its followers: requests in, answers out (KIP-227).
+"""The fetch sessions that followers have with a leader's node, from request to answer (KIP-227).
 
 ```
 begin            request ──▶ its session, or the code that refuses it
-take_positions   request ──▶ positions are counted; yields what they changed
-answer           what is dirty ──▶ the answer is filled; yields what is to be read
+take_positions   request ──▶ positions are counted; yields each change
+answer           dirty partitions ──▶ the answer is filled; yields reads of records
 ```
 
 `take_positions` and `answer` are walks (ADR 0031): the caller does what they yield, at once, and goes on. A node has
@@ -36,31 +36,34 @@ SessionT = TypeVar("SessionT", bound=ReplicaSession)
 
 
 class Hosts(Protocol[HeldT]):
-    """The partitions of this node."""
+    """The partitions that this node hosts, as the fetch sessions of followers use them."""
 
     def ensure(self, partition: PartitionName) -> HeldT:
-        """Raises KafkaError."""
+        """Return the hosted partition. Raises KafkaError if this node does not host it."""
         ...
 
     def leader_of(self, partition: PartitionName) -> tuple[int, int]: ...
 
 
 class Moved(NamedTuple, Generic[HostedT]):
-    """A position changed something. The shell tells those that wait for it."""
+    """A change that a follower's position made at the leader. The shell wakes the requests that wait for it."""
 
     hosted: HostedT
     has_log_start_moved: bool
     has_high_watermark_moved: bool
     isr: list[int] | None
-    """To be proposed: a follower has caught up."""
+    """The ISR to propose with a follower that has caught up; None for no proposal."""
 
 
 class ReadLater(OncelogError):
-    """The records are not at hand. The partition stays dirty, and the others are answered."""
+    """The caller's answer to a `ReadRecords` whose records are not in memory.
+
+    The partition stays dirty; others are answered.
+    """
 
 
 class ReadRecords(NamedTuple, Generic[HostedT]):
-    """Records to go on with. The caller may throw KafkaError or ReadLater instead."""
+    """A request of the walk for records of a log. The caller sends them, or throws KafkaError or ReadLater."""
 
     hosted: HostedT
     offset: int
@@ -97,7 +100,11 @@ class LeaderSessions(Generic[HostedT, SessionT]):
         self._by_node.clear()
 
     def begin(self, request: ReplicaRequest, now_s: float) -> SessionT | ErrorCode:
-        """An older process of a node must not be counted as an in-sync copy."""
+        """Return the fetch session of a request, or the error code that refuses it.
+
+        A request of an older process of a node is refused: that process must not count as an in-sync copy. `now_s` is
+        monotonic.
+        """
         node = self._node_of(request.node_id)
         if node is None or request.node_epoch < node.node_epoch:
             return ErrorCode.STALE_BROKER_EPOCH
@@ -137,7 +144,10 @@ class LeaderSessions(Generic[HostedT, SessionT]):
                 yield from self._take(self._led(followed), followed, now_s)
 
     def _led(self, followed: FollowedPartition) -> HostedT:
-        """Raises KafkaError: unknown, not led here, offline, or another leader epoch than the follower knows."""
+        """Return the partition that a follower fetches.
+
+        Raises KafkaError if it is unknown, not led here or offline, or if the follower knows another leader epoch.
+        """
         hosted = self._hosts.ensure(followed.partition)
         followed.watch(hosted)
         hosted.require_leader()
@@ -147,7 +157,7 @@ class LeaderSessions(Generic[HostedT, SessionT]):
     def _take(
         self, hosted: HostedT, followed: FollowedPartition, now_s: float
     ) -> Iterator[Moved[HostedT]]:
-        """Raises KafkaError."""
+        """Take a follower's position, and yield the change that it makes, if any. Raises KafkaError."""
         taken, node_id = followed.take(hosted, now_s), followed.session.node_id
         isr = None
         if taken.may_join and self.is_eligible(node_id, followed.node_epoch):
@@ -161,7 +171,10 @@ class LeaderSessions(Generic[HostedT, SessionT]):
     def answer(
         self, session: SessionT, answers: Answers[PartitionAnswer], left_bytes: int, now_s: float
     ) -> Walk[HostedT]:
-        """Returns whether something is late: it is to be told after a linger, unless an answer leaves before."""
+        """Fill the answers of a session's dirty partitions. Return True if only late news is left.
+
+        Late news (new high watermarks) is sent after a linger, unless an answer leaves before.
+        """
         is_first = True
         for followed in session.take_dirty():
             if left_bytes <= 0:
@@ -189,7 +202,10 @@ class LeaderSessions(Generic[HostedT, SessionT]):
         is_first: bool,
         is_late: bool = False,
     ) -> Generator[Moved[HostedT] | ReadRecords[HostedT], bytes, int]:
-        """Returns how many bytes of records were added, or are to be read later."""
+        """Add the answer of one partition, if it has news.
+
+        Return the bytes of records that were added or will be read later.
+        """
         answer = answers.add()
         size_bytes = 0
         try:
@@ -199,7 +215,7 @@ class LeaderSessions(Generic[HostedT, SessionT]):
         except ReadLater:
             followed.session.dirty[followed] = None
             del answers[-1]
-            # What an answer may hold bounds what is brought into memory for it, too.
+            # The limit of an answer's bytes also limits the bytes that are brought into memory for it.
             return min(left_bytes, PARTITION_BYTES_MAX)
         except KafkaError as error:
             has_news = True
@@ -228,7 +244,10 @@ class LeaderSessions(Generic[HostedT, SessionT]):
         *,
         is_first: bool,
     ) -> Generator[Moved[HostedT] | ReadRecords[HostedT], bytes, tuple[bool, int]]:
-        """(whether there is anything to say besides a new high watermark, bytes of records). Raises KafkaError."""
+        """Fill one partition's answer. Return (True if there is more news than a high watermark, bytes of records).
+
+        Raises KafkaError.
+        """
         hosted = self._led(followed)
         yield from self._take(hosted, followed, now_s)
         answer.leader_epoch = hosted.leadership.leader_epoch
@@ -251,7 +270,7 @@ class LeaderSessions(Generic[HostedT, SessionT]):
     def _read(
         self, hosted: HostedT, offset: int, bytes_max: int
     ) -> Generator[ReadRecords[HostedT], bytes, bytes]:
-        """Followers mostly ask for the same: the last slice is kept for the next one."""
+        """Return records from `offset` on. The last slice is kept, because followers mostly fetch the same records."""
         log = hosted.state
         place = (offset, log.log_end_offset, log.truncation_count)
         if self._last_read.hosted is hosted and self._last_read.place == place:

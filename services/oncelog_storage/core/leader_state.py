@@ -1,4 +1,4 @@
-"""What a leader knows of its followers, and what follows from it: the high watermark and the in-sync replicas.
+"""A leader's view of its followers, from which it derives the high watermark and the in-sync replicas.
 
 ```
 follower's fetch offset ──▶ its log end ──▶ HW = the smallest log end of the maximal ISR
@@ -16,22 +16,28 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 UNKNOWN_END: Final = -1
-"""Of a follower that has not fetched in this leader epoch."""
+"""The log end of a follower that has not fetched in this leader epoch."""
 
 
 class Liveness:
-    """When a follower last fetched; its fetch session, in most cases, which it keeps for all its partitions."""
+    """The time when a follower last fetched, in monotonic seconds.
+
+    Mostly a fetch session holds one for all its partitions.
+    """
 
     __slots__ = ("is_waiting", "last_seen")
 
     def __init__(self, last_seen: float) -> None:
         self.last_seen = last_seen
         self.is_waiting = False
-        """It waits at this node for news, so it is alive however long ago it asked."""
+        """True while a request of the follower waits at this node for news.
+
+        Then it is alive, however old its request is.
+        """
 
 
 class FollowerProgress:
-    """One follower in one leader epoch."""
+    """A leader's view of one follower in one leader epoch."""
 
     __slots__ = (
         "behind_since",
@@ -48,10 +54,10 @@ class FollowerProgress:
         self.log_start_offset = UNKNOWN_END
         self.node_epoch = -1
         self.behind_since: float | None = now
-        """None: it had everything when it last fetched."""
+        """The time since which the follower is behind; None: it had everything when it last fetched."""
         self.last_fetch = now
         self.end_at_last_fetch = 0
-        """Where the leader's log ended then."""
+        """The leader's log end offset at the follower's last fetch."""
         self.liveness = Liveness(now)
 
     def fetched(
@@ -65,7 +71,7 @@ class FollowerProgress:
         if fetch_offset >= log_end_offset:
             self.behind_since = None
         elif fetch_offset >= self.end_at_last_fetch and self.end_offset != UNKNOWN_END:
-            # It has all that was there when it asked before: it keeps up, one round behind.
+            # The follower has all that was there at its last fetch: it keeps up, one round behind.
             self.behind_since = max(self.behind_since or 0.0, self.last_fetch)
         elif self.behind_since is None:
             self.behind_since = self.last_fetch
@@ -76,7 +82,7 @@ class FollowerProgress:
         self.last_fetch = now
 
     def left(self) -> None:
-        """It said itself that it does not follow any more; its copy may be damaged."""
+        """Note that the follower itself said that it no longer follows. Its copy may be damaged."""
         self.behind_since = -math.inf
 
     def is_in_sync(self, now: float, lag_max_s: float) -> bool:
@@ -86,7 +92,7 @@ class FollowerProgress:
 
 
 class Proposal(NamedTuple):
-    """An ISR that this leader has asked, or is about to ask, the controller for."""
+    """An ISR that this leader has proposed to the controller, or is about to propose."""
 
     isr: tuple[int, ...]
     leader_epoch: int
@@ -122,7 +128,10 @@ class LeaderState:
     def image_moved(
         self, replicas: Iterable[int], isr: Iterable[int], partition_epoch: int, now: float
     ) -> None:
-        """The controller changed the partition within this leader epoch; an older proposal is settled by that."""
+        """Take over a change of the partition within this leader epoch.
+
+        A proposal older than the change is settled by it.
+        """
         self.isr = tuple(isr)
         self.partition_epoch = partition_epoch
         if self.pending is not None and partition_epoch > self.pending.partition_epoch:
@@ -136,13 +145,16 @@ class LeaderState:
         }
 
     def appended(self, now: float) -> None:
-        """The log grew: followers that had everything are behind from now on."""
+        """Note that the log grew: followers that had everything are behind from now on."""
         for progress in self._followers.values():
             if progress.behind_since is None:
                 progress.behind_since = now
 
     def high_watermark(self, local_end_offset: int) -> int:
-        """The smallest log end of the maximal ISR; below every offset while one of them has not fetched yet."""
+        """Return the smallest log end of the maximal ISR.
+
+        It is below every offset until each of its members has fetched.
+        """
         smallest = local_end_offset
         isr = self.isr if self.pending is None else {*self.isr, *self.pending.isr}
         for node in isr:
@@ -155,7 +167,10 @@ class LeaderState:
         return smallest
 
     def may_join(self, node_id: int, high_watermark: int) -> bool:
-        """It has all that is committed, and all that was there when this leader epoch began."""
+        """True if the replica may be proposed for the ISR.
+
+        It must have all committed records, and all records that were there when this leader epoch began.
+        """
         progress = self._followers.get(node_id)
         return (
             progress is not None
@@ -166,7 +181,7 @@ class LeaderState:
         )
 
     def out_of_sync(self, now: float, lag_max_s: float) -> list[int]:
-        """Members of the ISR that have not kept up; empty while a proposal is under way."""
+        """Return the members of the ISR that have not kept up; none while a proposal is under way."""
         if self.pending is not None:
             return []
         return [

@@ -1,7 +1,7 @@
-"""What is known of a partition's log: where it begins and ends, its producers, its leader epochs.
+"""The state of a partition's log in memory: its start and end, its segments, its producers, its leader epochs.
 
-A write goes through three steps. The shell does the second: where it goes (`room_for`), the bytes with their stamp
-(`stamp`, `stamped_markers`), and what it changes here (`wrote_batch`, `wrote_markers`).
+A write goes through three steps, and the shell writes the bytes: where the append goes (`room_for`), the bytes with
+their stamp (`stamp`, `stamped_markers`), and the change of this state (`wrote_batch`, `wrote_markers`).
 """
 
 import struct
@@ -28,25 +28,28 @@ from oncelog_storage.core.segment_checks import LogChecks, SegmentCheck
 from oncelog_storage.core.segment_state import Addition, SegmentState, must_roll
 
 NOT_REPLICATED: Final = 2**63 - 1
-"""In the place of a high watermark at load: this node alone has the log, so all of it is committed."""
+"""The high watermark at load of a log that only this node has: all of the log is committed."""
 
 
 _STAMP: Final = struct.Struct(">qii")
 
 
 class Room(Enum):
-    """Where an append goes."""
+    """The segment that takes an append."""
 
     NEWEST = "newest"
-    """The newest segment."""
+    """The append goes to the newest segment."""
     NEXT = "next"
-    """A new segment; the newest is sealed."""
+    """The append goes to a new segment, and the newest one is sealed."""
     FIRST = "first"
-    """The first segment of the log."""
+    """The append makes the first segment of the log."""
 
 
 class LogState:
-    """`oncelog_storage.log.PartitionLog` is one that has segments; a decision sees no more of it than this."""
+    """The part of a log that decisions read.
+
+    `oncelog_storage.log.PartitionLog` extends it with segments that have files.
+    """
 
     def __init__(self, partition: Partition, topic_id: bytes, config: TopicConfig) -> None:
         self.partition = partition
@@ -57,31 +60,35 @@ class LogState:
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.recovery_point = 0
-        """Everything below is safe on disk."""
+        """Everything below this offset is safe on disk."""
         self.committed_at_load = NOT_REPLICATED
-        """The high watermark as it was when the log is loaded: later markers are not yet known to be replicated."""
+        """The high watermark when the log was loaded. Markers behind it are not yet known to be replicated."""
         self.has_gaps = False
-        """A batch was copied that does not follow the one before it: its leader's log had been cleaned."""
+        """True if a copied batch does not follow the one before it: the leader's log had been cleaned."""
         self.proven_end = 0
-        """What else is on disk says that the log went up to here."""
+        """The offset up to which the log must reach, as other files on disk say."""
         self.segments: Sequence[SegmentState] = ()
         self.exchanged: frozenset[int] = frozenset()
         """The base offsets of segments that are about to be replaced by a cleaned one."""
         self.is_derived = False
-        """Aborted transactions were read from the batches, and would be read there again at the next start."""
+        """True if aborted transactions were read from the batches, and would be read from them again at the next start.
+        """
         self.truncation_count = 0
-        """Grows with each truncation: what was taken from the log before may not be used after."""
+        """The number of truncations. What was read from the log before a truncation may not be used after it."""
         self.exists_on_disk = False
         self.flushed_offset = 0
         self.names_made = 0
-        """Files and folders made in this process; a name that was never synced can be lost with all that it holds."""
+        """The number of files and folders made by this process.
+
+        A name that was never synced can be lost with its content.
+        """
         self.names_synced = 0
         self.unflushed_records = 0
         self.bytes_since_checkpoint = 0
 
     @property
     def is_dirty(self) -> bool:
-        """Something is known that no checkpoint has seen."""
+        """True if no checkpoint has yet written all that this state knows."""
         return self.log_end_offset > self.recovery_point or self.is_derived
 
     def room_for(self, added: Addition, now: int) -> Room:
@@ -93,13 +100,16 @@ class LogState:
         return Room.NEWEST
 
     def stamp(self, header: BatchHeader, leader_epoch: int) -> bytes:
-        """What a batch begins with here: its offset, length and leader epoch. The CRC covers none of them."""
+        """Return the first bytes of a batch: the offset, length and leader epoch it gets here.
+
+        Its CRC covers none of them.
+        """
         return _STAMP.pack(self.log_end_offset, header.batch_length, leader_epoch)
 
     def wrote_batch(
         self, segment: SegmentState, position: int, size_bytes: int, header: BatchHeader
     ) -> int:
-        """At the log's end. Returns its offset."""
+        """Take note of a batch that was written at the log's end. Return its base offset."""
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
         interval_bytes = self.config.index_interval_bytes
@@ -113,7 +123,7 @@ class LogState:
     def stamped_markers(
         self, markers: Sequence[MarkerToWrite], leader_epoch: int, now: int
     ) -> bytes:
-        """In one piece, so that no reader sees some of them."""
+        """Stamp the markers, and return them in one piece, so that no reader sees only some of them."""
         for index, marker in enumerate(markers):
             length = MARKER_BYTES - LENGTH_PREFIX_BYTES
             _STAMP.pack_into(marker.batch, 0, self.log_end_offset + index, length, leader_epoch)
@@ -124,10 +134,10 @@ class LogState:
     def wrote_markers(
         self, segment: SegmentState, position: int, markers: Sequence[MarkerToWrite]
     ) -> int:
-        """At the log's end. Returns the first one's offset."""
+        """Take note of markers that were written at the log's end. Return the offset of the first one."""
         base_offset = self.log_end_offset
         for offset, marker in enumerate(markers, base_offset):
-            # Not this node's clock: a group's coordinator made its markers by its own.
+            # This is not this node's clock: a group's coordinator made its markers by its own.
             timestamp = largest_timestamp(read_header(marker.batch))
             segment.index_batch(
                 position + (offset - base_offset) * MARKER_BYTES,
@@ -149,12 +159,15 @@ class LogState:
         return base_offset
 
     def droppable(self, offset: int) -> int:
-        """How many segments end at or below `offset`. The newest always stays."""
+        """Return the number of segments that end at or below `offset`. The newest segment always stays."""
         starts = [segment.base_offset for segment in self.segments[1:]]
         return next((at for at, start in enumerate(starts) if start > offset), len(starts))
 
     def checks(self, *, safe_end: int | None = None, kept_from: int = 0) -> LogChecks:
-        """To be written down. Segments wholly below `kept_from` are about to be removed."""
+        """Return the checks of all segments, for `segments-checkpoint`.
+
+        Segments wholly below `kept_from` are about to be removed. `safe_end` is the recovery point unless it is given.
+        """
         removed = {segment.base_offset for segment in self.segments[: self.droppable(kept_from)]}
         return LogChecks(
             encode_topic_id(self.topic_id),
@@ -172,7 +185,10 @@ class LogState:
         ).unsure_of(self.exchanged | removed)
 
     def checks_before_cut(self, index: int, position: int, end: int) -> LogChecks:
-        """To be written down before segment `index` is cut at `position`, offset `end`: true before that and after."""
+        """Return the checks to write before segment `index` is cut at `position`, whose offset is `end`.
+
+        They are true both before the cut and after it.
+        """
         checks, segment = self.checks(safe_end=min(self.recovery_point, end)), self.segments[index]
         kept = SegmentCheck(position, segment.head_crc, segment.aborted_check_below(end))
         segments = {**checks.segments, segment.base_offset: kept}
@@ -180,12 +196,12 @@ class LogState:
         return checks._replace(segments=segments).unsure_of(later)
 
     def appended(self, size_bytes: int, log_end_offset: int, record_count: int) -> None:
-        """A write is taken into account: it ends at `log_end_offset`."""
+        """Take a write into account that ends at `log_end_offset`."""
         self.log_end_offset = log_end_offset
         self.unflushed_records += record_count
         self.bytes_since_checkpoint += size_bytes
 
     def advance_log_start(self, offset: int) -> None:
-        """Records below `offset` are no longer served; segments wholly below it may go."""
+        """Move the log's start. Records below `offset` are no longer served, and segments wholly below it may go."""
         if offset > self.log_start_offset:
             self.log_start_offset = offset

@@ -1,4 +1,4 @@
-"""A request of markers at a leader's node: grouped by partition, whose coordinators are asked, and what is answered.
+"""A WriteTxnMarkers request at a leader's node: its markers by partition, the questions to coordinators, the answers.
 
 Markers of one partition are written together, whatever their order in the request; `markers` decides which.
 """
@@ -25,8 +25,11 @@ class Asked(NamedTuple):
 def by_partition(
     markers: Sequence[TxnMarker], results: Messages[MarkerResult], *, is_verification_on: bool
 ) -> dict[PartitionName, list[Asked]]:
-    """While nothing is verified a leader does not know when a transaction began, and whose marker it is does not
-    count."""
+    """Return the markers of a request by partition.
+
+    Without verification a leader does not know when a transaction began. Then the transactional.id of a marker is left
+    out.
+    """
     groups: dict[PartitionName, list[Asked]] = {}
     for marker in markers:
         result = results.add(producer_id=marker.producer_id)
@@ -48,14 +51,20 @@ def by_partition(
 
 
 def seen_by(marker: TxnMarker) -> SeenTransaction | None:
-    """What the operator saw who sent it; None: it is no operator's, or of an older gateway."""
+    """Return the open transaction that an operator saw before sending this marker.
+
+    None: no operator sent the marker, or an older gateway did.
+    """
     if not marker.HasField("seen"):
         return None
     return SeenTransaction(Offset(marker.seen.start_offset), Offset(marker.seen.last_offset))
 
 
 class StartQuestions:
-    """Asked of coordinators, once for each transaction. What nobody answers stays unknown; its marker is refused."""
+    """The questions to coordinators when transactions began, one for each transaction.
+
+    A start that no coordinator tells stays unknown, and its marker is refused.
+    """
 
     def __init__(
         self, groups: dict[PartitionName, list[Asked]], leaders: Leaders[Partition]
@@ -73,21 +82,24 @@ class StartQuestions:
                     questions.append(StartQuestion.about(leader, wanted))
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
-        """(transactional id, producer id) of each."""
+        """Yield (transactional.id, producer id) of each question."""
         return iter(self._by_transaction)
 
     def __len__(self) -> int:
         return len(self._by_transaction)
 
     def learn(self, starts: Sequence[int | None], now: int) -> None:
-        """In their order; None: nobody answered."""
+        """Take the answers, in the order of the questions. None: no coordinator answered. Times are in ms."""
         for start_ms, questions in zip(starts, self._by_transaction.values(), strict=True):
             for question in questions:
                 question.learn(start_ms, now)
 
 
 def require_own_marker(partition: PartitionName) -> None:
-    """Raises KafkaError: written here, the shard's coordinator would not know of it (ADR 0015)."""
+    """Check that a leader may write markers for this partition by itself.
+
+    Raises KafkaError for a group shard: its coordinator must write them, or would not know of them (ADR 0015).
+    """
     if partition.topic == CONSUMER_OFFSETS_TOPIC:
         raise KafkaError(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -96,7 +108,7 @@ def require_own_marker(partition: PartitionName) -> None:
 
 
 def awaited_offset(leader: Partition, codes: Sequence[ErrorCode]) -> int | None:
-    """The last offset of what was just written, where it is not committed yet. None: there is nothing to wait for."""
+    """Return the last offset that was just written, if it is not committed yet. None: there is nothing to wait for."""
     last_offset = leader.state.log_end_offset - 1
     is_awaited = leader.high_watermark <= last_offset and ErrorCode.NONE in codes
     return last_offset if is_awaited else None

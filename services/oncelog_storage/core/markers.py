@@ -1,7 +1,7 @@
-"""Which markers of ended transactions a leader writes (facts 3, 9).
+"""The decision which markers of ended transactions a leader writes (facts 3, 9).
 
-Under TV1 a marker may be of another transaction than the one it would end (`verification`). Where the leader does not
-know when that one began, after an election or a restart, its coordinator is asked first.
+Under TV1 a marker may belong to another transaction than the one that is open (`verification`). After an election or a
+restart the leader may not know when the open one began. Then its coordinator is asked first.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,10 @@ TV2: Final = 2
 
 
 def is_late(partition: Partition, request: MarkerRequest) -> bool | None:
-    """None: this leader does not know. A marker of TV2 never is: its epoch says of which transaction it is."""
+    """True if the marker belongs to another transaction than the open one. None: this leader does not know.
+
+    A marker of TV2 is never late: its epoch says to which transaction it belongs.
+    """
     if request.transaction_version >= TV2:
         return False
     return partition.verifications.is_late_marker(
@@ -27,19 +30,19 @@ def is_late(partition: Partition, request: MarkerRequest) -> bool | None:
 
 
 def needs_its_start(partition: Partition, request: MarkerRequest) -> bool:
-    """Ask the coordinator when the producer's transaction began, also about a marker that looks late.
+    """True if the coordinator must be asked when the producer's transaction began, also about a marker that looks late.
 
-    This node may lead no more and not know it. The open transaction may have ended elsewhere, and a marker that is
-    called late here may be lost.
+    This node may have lost the leadership without knowing. The open transaction may have ended elsewhere, and a marker
+    that is called late here may be lost.
     """
     return bool(request.transactional_id) and is_late(partition, request) is not False
 
 
 class StartQuestion(NamedTuple):
-    """A marker about which the coordinator is asked, and what was known when it was.
+    """A question to the coordinator about one marker, with what was known when it was sent.
 
-    An answer is for the leadership that asked: while it was on its way another leader may have let the next transaction
-    in. A leadership that begins now does not know of that.
+    The answer is for the leadership that asked. Meanwhile another leader may have let the next transaction in, and a
+    leadership that begins now does not know of that.
     """
 
     verifications: Verifications
@@ -52,7 +55,7 @@ class StartQuestion(NamedTuple):
         return cls(verifications, wanted, verifications.known_start(wanted.producer_id))
 
     def learn(self, start_ms: int | None, now: int) -> None:
-        """`start_ms` None: nobody answered."""
+        """Take the coordinator's answer. `start_ms` None: no coordinator answered."""
         producer_id = self.wanted.producer_id
         if self.known is not None and start_ms in (None, self.wanted.transaction_start_ms):
             self.verifications.forget_start(producer_id, self.known)
@@ -61,14 +64,18 @@ class StartQuestion(NamedTuple):
 
 
 def check_marker(partition: Partition, request: MarkerRequest) -> ErrorCode | None:
-    """NONE: write it. None: it is late, and was written long ago. REQUEST_TIMED_OUT: unknown, send it again."""
+    """Return NONE if the marker is to be written, or the error code of its answer.
+
+    None (no code): the marker is late and was written long ago. REQUEST_TIMED_OUT: nobody knows yet, and the sender
+    must send it again.
+    """
     producers = partition.state.producers
     if request.seen is not None and not producers.is_as_seen(request.producer_id, request.seen):
         return ErrorCode.INVALID_TXN_STATE
     late = is_late(partition, request)
     if late:
         return None
-    # One of Kafka's own API names no transactional.id, and is written as Kafka writes it.
+    # A marker of Kafka's own API names no transactional.id, and is written as Kafka writes it.
     if late is None and request.transactional_id:
         return ErrorCode.REQUEST_TIMED_OUT
     return producers.check_marker(
@@ -80,7 +87,7 @@ def check_marker(partition: Partition, request: MarkerRequest) -> ErrorCode | No
 
 
 class MarkerBatch(NamedTuple):
-    """Markers to be written together, and one code for each request so far."""
+    """Markers to write together, and one error code for each marker request so far."""
 
     markers: list[MarkerToWrite]
     codes: list[ErrorCode]
@@ -89,8 +96,10 @@ class MarkerBatch(NamedTuple):
 def marker_batches(
     partition: Partition, requests: Sequence[MarkerRequest], now: int
 ) -> Iterator[MarkerBatch]:
-    """Write each batch before the next is asked for: the check of a second marker of a producer needs the first one
-    applied."""
+    """Yield the markers of these requests in batches. The caller writes each batch before it takes the next.
+
+    The check of a producer's second marker needs the first one applied.
+    """
     codes: list[ErrorCode] = []
     markers: list[MarkerToWrite] = []
     seen: set[int] = set()

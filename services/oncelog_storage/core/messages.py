@@ -1,7 +1,7 @@
-"""What clients, leaders, followers and coordinators say to each other, as the core sees it: fields by name.
+"""The messages of clients, leaders, followers and coordinators, as Protocols: the fields that the core uses.
 
-The messages of `proto/` have these fields, so a shell hands them over as they are: an object for each partition between
-message and core would cost as much as an append. A test hands over whatever has them too.
+The messages of `proto/` have these fields, so a shell passes them to the core as they are. An object for each partition
+between message and core would cost as much as an append. A test may pass any object with these fields.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,16 +17,16 @@ class Leaders(Protocol[HeldT]):
     """The partitions that this node leads."""
 
     def get(self, topic: str, partition: int) -> HeldT:
-        """Raises KafkaError: unknown, led elsewhere, or offline."""
+        """Return the partition that this node leads. Raises KafkaError if it is unknown, led elsewhere, or offline."""
         ...
 
     def leader_of(self, partition: PartitionName) -> tuple[int, int]:
-        """(leading node, leader epoch) as the metadata have it."""
+        """Return (leading node, leader epoch) as the metadata have it."""
         ...
 
 
 class Messages(Protocol[MessageT]):
-    """A list of messages, filled in place: each is added with its fields."""
+    """A list of messages that is filled in place: `add` appends a message with these fields."""
 
     def add(self, **fields: Any) -> MessageT: ...
 
@@ -47,7 +47,7 @@ class PartitionCode(NamedPartition, Protocol):
 
 
 class LeadersAnswer(PartitionCode, Protocol):
-    """Of one partition, by the node that was taken for its leader, which says who else it may be."""
+    """A partition's response by the node that should lead it. It also says which node leads, if that is another one."""
 
     log_start_offset: int
     leader: int
@@ -121,7 +121,7 @@ class SeenMessage(Protocol):
 
 
 class TxnMarker(Protocol):
-    """Of the marker sender's request."""
+    """A marker in the marker sender's request."""
 
     producer_id: int
     producer_epoch: int
@@ -141,21 +141,21 @@ class TxnMarker(Protocol):
 
 
 class MarkerAnswer(Protocol):
-    """Of one marker in one partition."""
+    """The result of one marker in one partition."""
 
     error_code: int
     error_message: str
 
 
 class MarkerResult(Protocol):
-    """Of one marker."""
+    """The result of one marker in all its partitions."""
 
     @property
     def partitions(self) -> Messages[MarkerAnswer]: ...
 
 
 class TransactionResult(Protocol):
-    """Of the coordinator's answer."""
+    """A transaction in the coordinator's answer."""
 
     error_code: int
     transaction_start_ms: int
@@ -168,7 +168,7 @@ class TransactionResult(Protocol):
 
 
 class PartitionTold(NamedPartition, Protocol):
-    """Of a follower's request: where its log stands."""
+    """A partition in a follower's fetch request: the position of the follower's log."""
 
     fetch_offset: int
     current_leader_epoch: int
@@ -177,7 +177,7 @@ class PartitionTold(NamedPartition, Protocol):
 
 
 class ReplicaRequest(Protocol):
-    """As its leader reads it."""
+    """A follower's fetch request, as the leader reads it."""
 
     node_id: int
     node_epoch: int
@@ -192,7 +192,7 @@ class ReplicaRequest(Protocol):
 
 
 class ReplicaAsk(Protocol):
-    """A follower's request, as it fills it."""
+    """A follower's fetch request, as the follower fills it."""
 
     max_wait_ms: int
     session_id: int
@@ -206,7 +206,7 @@ class ReplicaAsk(Protocol):
 
 
 class PartitionAnswer(LeadersAnswer, Protocol):
-    """To a follower."""
+    """A partition in the answer to a follower."""
 
     high_watermark: int
     diverging: bool
@@ -216,7 +216,7 @@ class PartitionAnswer(LeadersAnswer, Protocol):
 
 
 class ProposedPartition(Protocol):
-    """Of a leader's request for other in-sync replicas. What is answered is a `PartitionCode`."""
+    """A partition in a leader's AlterPartition request. Its answer is a `PartitionCode`."""
 
     leader_epoch: int
     partition_epoch: int
@@ -236,7 +236,7 @@ class Growing(Protocol):
 
 
 class NodeFacts(Protocol):
-    """What the metadata say of a node."""
+    """A node's fields in the metadata."""
 
     node_epoch: int
     fenced: bool
@@ -244,7 +244,7 @@ class NodeFacts(Protocol):
 
 
 class PartitionFacts(Protocol):
-    """What the metadata say of a partition."""
+    """A partition's fields in the metadata."""
 
     leader: int
     leader_epoch: int

@@ -1,4 +1,4 @@
-"""What a folder says of its node's registrations and of the metadata it acted on (ADR 0027): values and text."""
+"""The history in a storage node's folder: its registrations, and the newest metadata it acted on (ADR 0027)."""
 
 import json
 from typing import Any, Final, NamedTuple
@@ -7,11 +7,11 @@ from crc32c import crc32c
 
 CHECKSUM: Final = "crc32c"
 TRIES_MAX: Final = 100
-"""Starts since the last registration that are remembered."""
+"""The folder remembers at most this many starts since the last registration."""
 
 
 class MetadataPosition(NamedTuple):
-    """The newest metadata that was acted on; the controller whose it was."""
+    """The position of the newest metadata that the node acted on, and the controller that wrote them."""
 
     metadata_offset: int = -1
     controller_epoch: int = -1
@@ -19,15 +19,15 @@ class MetadataPosition(NamedTuple):
 
 
 class NodeHistory(NamedTuple):
-    """The incarnation that registered last, then those that began since, oldest first."""
+    """The incarnation that registered last, followed by those that began since then, oldest first."""
 
     incarnation_ids: tuple[str, ...] = ()
     accepts_loss: bool = False
     is_unknown: bool = False
-    """The folder is of a version that wrote no history. It is not judged."""
+    """True if an older version wrote the folder, without a history. Then the controller does not judge the folder."""
 
     def begun(self, incarnation_id: str) -> "NodeHistory":
-        """A process is about to register under this incarnation."""
+        """Return the history of a process that is about to register under this incarnation."""
         if self.is_unknown:
             return self
         last, *tries = self.incarnation_ids or ("",)
@@ -35,11 +35,11 @@ class NodeHistory(NamedTuple):
         return self._replace(incarnation_ids=tuple(one for one in kept if one))
 
     def registered(self, incarnation_id: str) -> "NodeHistory":
-        """Under this incarnation: those before it say no more."""
+        """Return the history after this incarnation has registered. Earlier incarnations are forgotten."""
         return NodeHistory((incarnation_id,))
 
     def before(self, incarnation_id: str) -> list[str]:
-        """Without its own, which says nothing of the folder."""
+        """Return the incarnations without this process's own, which says nothing of the folder."""
         return [one for one in self.incarnation_ids if one != incarnation_id]
 
     def encode(self) -> bytes:
@@ -50,7 +50,7 @@ class NodeHistory(NamedTuple):
 
 
 def decode_history(data: bytes) -> NodeHistory:
-    """Raises ValueError, KeyError, TypeError."""
+    """Read the content of `node-history`. Raises ValueError, KeyError, TypeError."""
     found = _checked(data)
     return NodeHistory(tuple(found["incarnation_ids"]), bool(found.get("accepts_loss")))
 
@@ -60,7 +60,7 @@ def encode_position(position: MetadataPosition) -> bytes:
 
 
 def decode_position(data: bytes) -> MetadataPosition:
-    """Raises ValueError, KeyError, TypeError."""
+    """Read the content of `metadata-seen`. Raises ValueError, KeyError, TypeError."""
     found = _checked(data)
     return MetadataPosition(
         int(found["metadata_offset"]),
@@ -75,7 +75,7 @@ def _with_checksum(content: dict[str, Any]) -> bytes:
 
 
 def _checked(data: bytes) -> dict[str, Any]:
-    """Raises ValueError, KeyError, TypeError."""
+    """Return the fields of a file after a check of its CRC-32C. Raises ValueError, KeyError, TypeError."""
     content: dict[str, Any] = json.loads(data)
     del content[CHECKSUM]
     if data != _with_checksum(content):

@@ -34,23 +34,26 @@ class OffsetIndex:
         return len(self._data)
 
     def bytes_from(self, position: int) -> bytes:
-        """The part of the file that begins at `position`, to be written."""
+        """Return the part of the index file that begins at `position`, to be written."""
         return bytes(memoryview(self._data)[position:])
 
     def entry(self, index: int) -> tuple[int, int]:
-        """(offset, position)."""
+        """Return (offset, position) of one entry."""
         relative, position = _ENTRY.unpack_from(self._data, index * ENTRY_BYTES)
         return self._base_offset + relative, position
 
     def append(self, offset: int, position: int) -> None:
-        """Entries ascend; a relative offset that no longer fits 32 bits means that the segment should have rolled."""
+        """Append an entry. Offsets must ascend.
+
+        A relative offset that does not fit 32 bits is a bug: the segment should have rolled.
+        """
         relative = offset - self._base_offset
         assert self._last_relative < relative < 2**31, (self._base_offset, offset)
         self._data += _ENTRY.pack(relative, position)
         self._last_relative = relative
 
     def lookup(self, offset: int) -> int:
-        """The position of the last entry at or below `offset`; 0, the segment's beginning, when there is none."""
+        """Return the position of the last entry at or below `offset`; 0, the segment's beginning, if there is none."""
         data, low, high = self._data, 0, len(self._data) // ENTRY_BYTES
         relative = offset - self._base_offset
         unpack = _ENTRY.unpack_from
@@ -72,7 +75,7 @@ class OffsetIndex:
         self._last_relative = self.entry(count - 1)[0] - self._base_offset if count else -1
 
     def check(self, segment_bytes: int) -> None:
-        """Entries ascend and lie inside a segment of this size. Raises CorruptIndex."""
+        """Check that entries ascend and lie inside a segment of this size. Raises CorruptIndex."""
         if len(self._data) % ENTRY_BYTES:
             raise CorruptIndex(f"{len(self._data)} bytes are no whole number of index entries")
         previous_relative, previous_position = -1, -1

@@ -1,24 +1,28 @@
-"""Where each key was written last, in bounded memory: what a cleaning pass decides by."""
+"""The offset map of a cleaning pass: the last offset of each key, in bounded memory."""
 
 from hashlib import blake2b
 from typing import Final
 
 _PLAIN_KEY_BYTES_MAX: Final = 32
 _DIGEST_BYTES: Final = 33
-"""Longer than any key that stands for itself, so that no key can pose as another's digest."""
+"""The length of a digest. It is longer than any key that stands for itself, so no key can pose as another's digest."""
 ENTRY_BYTES: Final = 240
-"""What a key costs beyond its own bytes: its object, an integer, and its share of a table that is about to double."""
+"""The memory of an entry beyond its key's bytes: an object, an integer, and a share of a table that is about to double.
+"""
 
 
 def key_name(key: bytes) -> bytes:
-    """The key itself, or a digest of it where it is long."""
+    """Return the key itself, or a digest of a long key."""
     if len(key) <= _PLAIN_KEY_BYTES_MAX:
         return key
     return blake2b(key, digest_size=_DIGEST_BYTES).digest()
 
 
 class OffsetMap:
-    """`offsets` by `key_name`; `latest_offset` is the last offset that the map knows all keys of."""
+    """The offset map of a cleaning pass. `offsets` has the last offset by `key_name`.
+
+    `latest_offset` is the last offset whose keys, and those of all earlier offsets, are in the map.
+    """
 
     def __init__(self, bytes_max: int) -> None:
         self.offsets: dict[bytes, int] = {}
@@ -41,6 +45,6 @@ class OffsetMap:
         self.offsets[name] = offset
 
     def is_latest(self, key: bytes, offset: int) -> bool:
-        """No later record up to `latest_offset` has this key."""
+        """True if no later record up to `latest_offset` has this key."""
         name = key if len(key) <= _PLAIN_KEY_BYTES_MAX else key_name(key)
         return offset >= self.offsets.get(name, -1)

@@ -1,6 +1,6 @@
-"""Offsets by meaning: earliest, latest, by timestamp, by leader epoch; and the deletion of what lies below one.
+"""Offsets by meaning: earliest, latest, by timestamp, by leader epoch. It also decides the deletion of records.
 
-`list_offset` is a walk (ADR 0031): it yields what it asks of a segment's files, the caller answers.
+`list_offset` is a walk (ADR 0031): it yields queries of a segment's files, and the caller sends the results.
 """
 
 from collections.abc import Generator
@@ -13,21 +13,24 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
-"""Without tiered storage the same as EARLIEST (KIP-405)."""
+"""The timestamp that means EARLIEST of the local log; without tiered storage it is the same as EARLIEST (KIP-405)."""
 
 Listed = tuple[int, int, int]
-"""(timestamp, offset, leader epoch)."""
+"""A result of ListOffsets: (timestamp, offset, leader epoch)."""
 NOT_FOUND: Final[Listed] = (-1, -1, -1)
 
 
 class LargestTimestamp(NamedTuple):
-    """Of the segment with this index. Send it."""
+    """A query of the walk for the largest timestamp of the segment with this index. The caller sends it, in ms."""
 
     segment: int
 
 
 class FindTimestamp(NamedTuple):
-    """The first record of the segment, from `offset_min` on, that is not older. Send it, or None."""
+    """A query of the walk for the segment's first record from `offset_min` on that is not older than `timestamp`.
+
+    The caller sends it, or None if there is no such record.
+    """
 
     segment: int
     timestamp: int
@@ -35,7 +38,10 @@ class FindTimestamp(NamedTuple):
 
 
 class FindLargest(NamedTuple):
-    """The first of the segment's records from `offset_min` on that have the largest timestamp. Send it, or None."""
+    """A query of the walk for the first of the segment's records from `offset_min` on that have the largest timestamp.
+
+    The caller sends it, or None if there is no such record.
+    """
 
     segment: int
     offset_min: int
@@ -48,10 +54,10 @@ Walk = Generator[Query, int | Listed | None, Listed | None]
 def list_offset(
     leader: Partition, timestamp: int, *, is_committed_only: bool
 ) -> Generator[Query, int | Listed | None, Listed]:
-    """(timestamp, offset, leader epoch) for ListOffsets (facts 3); -1 where there is none.
+    """Return (timestamp, offset, leader epoch) for ListOffsets (facts 3); -1 for each part that is unknown.
 
-    A timestamp finds the first record that is not older; a hit at or above what the reader may see is "not found".
-    Raises KafkaError.
+    A timestamp finds the first record that is not older. A record at or above what the reader may see counts as not
+    found. Raises KafkaError.
     """
     log = leader.state
     upper = leader.last_stable_offset if is_committed_only else leader.high_watermark
@@ -92,7 +98,7 @@ def _first_not_older(leader: Partition, timestamp: int) -> Walk:
 
 
 def _first_of_largest(leader: Partition) -> Walk:
-    """The first record with the largest timestamp of what the log still has (KIP-734)."""
+    """Return the first record with the largest timestamp that the log still has (KIP-734)."""
     log, best = leader.state, None
     largest: list[tuple[int, int]] = []
     for index, segment in enumerate(log.segments):
@@ -115,9 +121,11 @@ def _first_of_largest(leader: Partition) -> Walk:
 
 
 def inherited_end(leader: Partition) -> int | None:
-    """A leader just elected may not know yet how far its predecessor had committed; a smaller end would be a lie.
+    """Return the offset where this leader epoch began, while the leader may not know what its predecessor had
+    committed.
 
-    Its followers' next fetches tell it (KIP-207). None: it knows.
+    Until then a smaller end offset would be a lie. The next fetches of followers tell the leader (KIP-207). None: the
+    leader knows.
     """
     replicas = leader.replicas
     if replicas is None or leader.high_watermark >= replicas.epoch_start_offset:
@@ -126,7 +134,7 @@ def inherited_end(leader: Partition) -> int | None:
 
 
 def _require_known_high_watermark(leader: Partition) -> None:
-    """Raises KafkaError, which clients retry."""
+    """Check that the leader knows the high watermark. Raises KafkaError, which clients retry."""
     if inherited_end(leader) is not None:
         raise KafkaError(
             ErrorCode.OFFSET_NOT_AVAILABLE,
@@ -135,7 +143,7 @@ def _require_known_high_watermark(leader: Partition) -> None:
 
 
 def end_offset_for(leader: Partition, leader_epoch: int) -> tuple[int, int]:
-    """(leader epoch, end offset) for OffsetsForLeaderEpoch (KIP-101); (-1, -1) if unknown.
+    """Return (leader epoch, end offset) for OffsetsForLeaderEpoch (KIP-101); (-1, -1) if unknown.
 
     The current epoch ends at the log's end even before it has written anything.
     """
@@ -146,9 +154,10 @@ def end_offset_for(leader: Partition, leader_epoch: int) -> tuple[int, int]:
 
 
 def delete_records(leader: Partition, before_offset: int) -> int:
-    """Move the log's start up to `before_offset` (-1: the HW); returns the new start. Raises KafkaError.
+    """Move the log's start up to `before_offset` (-1: the HW). Return the new start.
 
-    POLICY_VIOLATION for a compacted topic, whose last values must stay; OFFSET_OUT_OF_RANGE beyond the HW.
+    Raises KafkaError: POLICY_VIOLATION for a compacted topic, whose last values must stay, and OFFSET_OUT_OF_RANGE
+    beyond the HW.
     """
     if not leader.config.is_deleted:
         raise KafkaError(
@@ -169,7 +178,7 @@ def delete_records(leader: Partition, before_offset: int) -> int:
 
 
 def low_watermark(leader: Partition) -> int:
-    """The smallest log start of the in-sync replicas: below it nothing is read from any of them."""
+    """Return the smallest log start of the in-sync replicas. No replica serves records below it."""
     state, smallest = leader.replicas, leader.state.log_start_offset
     if state is None:
         return smallest

@@ -41,27 +41,28 @@ UNKNOWN_LEADERSHIP: Final = Leadership(-1, -1, False, 0, 0)
 
 
 class Partition:
-    """One partition of this node, whether it leads or follows. `log` is only read, but for its producer state."""
+    """One partition of this node, whether it leads or follows. It changes nothing of `log` but the producer state."""
 
     def __init__(self, log: LogState, high_watermark: int | None = None) -> None:
         self.state: Final = log
         self.partition: Final = log.partition
         self.counts = TopicCounts()
-        """Of its topic on this node."""
+        """Counters of the partition's topic on this node."""
         self.verifications = Verifications()
         self.high_watermark = log.log_end_offset if high_watermark is None else high_watermark
         self.local_end = log.log_end_offset
-        """Up to here this node has done its part: written, and synced where that is asked for."""
+        """Below this offset the node has done its part: records are written, and synced where the topic wants it."""
         self.replicas: LeaderState | None = None
-        """While this node leads the partition and there are other replicas."""
+        """The state of the followers, while this node leads the partition and there are other replicas; otherwise None.
+        """
         self.leadership = UNKNOWN_LEADERSHIP
         self.offline: str | None = None
-        """Why nothing is served: data that should be sound is not."""
+        """The reason why the partition serves nothing: data that should be sound is not. None: it is served."""
         self.coordinator_epoch = -1
         self.is_truncating = False
-        """Its log is about to be cut, or begins again."""
+        """True if the log is about to be cut, or begins again."""
         self.is_flushing = False
-        """A sync is under way, or wanted."""
+        """True if a sync of the log is under way or wanted."""
         self._replica_watchers: tuple[Callable[[], None], ...] = ()
         log.producers.high_watermark_moved(self.high_watermark)
 
@@ -72,7 +73,7 @@ class Partition:
     # Leading and following.
 
     def leads_in(self, leader_epoch: int) -> bool:
-        """With followers, in this leader epoch."""
+        """True if this node leads the partition with followers in this leader epoch."""
         return self.replicas is not None and self.replicas.leader_epoch == leader_epoch
 
     def lead(
@@ -84,7 +85,10 @@ class Partition:
         partition_epoch: int,
         now_s: float,
     ) -> None:
-        """The controller wants it so. A new leader epoch begins at the log's end; the log has it already."""
+        """Lead the partition, as the metadata say. A new leader epoch begins at the log's end.
+
+        The caller has already entered the epoch into the log. `now_s` is monotonic.
+        """
         if self.replicas is not None and self.leads_in(leader_epoch):
             self.replicas.image_moved(replicas, isr, partition_epoch, now_s)
             return
@@ -96,7 +100,10 @@ class Partition:
         )
 
     def follow(self) -> None:
-        """Another node leads, and writes the markers that would take guards away here."""
+        """Follow another leader.
+
+        That leader writes the markers which would invalidate guards here, so guards are dropped.
+        """
         self.replicas = None
         self.verifications = Verifications()
 
@@ -115,10 +122,10 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset a read_committed consumer may not reach (facts 9).
+        """The offset that a read_committed consumer may not reach (facts 9).
 
-        The smaller of the high watermark and the first offset of the oldest undecided transaction. It is never below
-        the log's start, which may have passed that offset.
+        It is the smaller of the high watermark and the first offset of the oldest undecided transaction. It is never
+        below the log's start, which may have passed that offset.
         """
         first_unstable = self.state.producers.first_unstable_offset()
         if first_unstable is None or first_unstable >= self.high_watermark:
@@ -126,7 +133,7 @@ class Partition:
         return max(first_unstable, self.state.log_start_offset)
 
     def lso_holder(self) -> ProducerEntry | None:
-        """The producer whose open transaction holds the LSO below the HW."""
+        """Return the producer whose open transaction holds the LSO below the HW; None if there is none."""
         entry = self.state.producers.oldest_ongoing()
         if entry is None or entry.current_txn_first_offset > self.last_stable_offset:
             return None
@@ -135,7 +142,10 @@ class Partition:
     # Refusals.
 
     def require_leader(self) -> None:
-        """Raises KafkaError(NOT_LEADER_OR_FOLLOWER or KAFKA_STORAGE_ERROR)."""
+        """Check that this node leads the partition and serves it.
+
+        Raises KafkaError(NOT_LEADER_OR_FOLLOWER or KAFKA_STORAGE_ERROR).
+        """
         if not self.leadership.is_here:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -145,7 +155,10 @@ class Partition:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
 
     def require_leader_epoch(self, current_leader_epoch: int) -> None:
-        """The epoch a client believes in, -1 for none (KIP-320). Raises KafkaError(FENCED… or UNKNOWN_LEADER_EPOCH)."""
+        """Check the leader epoch that a client knows; -1 for none (KIP-320).
+
+        Raises KafkaError(FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH).
+        """
         leader_epoch = self.leadership.leader_epoch
         if 0 <= current_leader_epoch < leader_epoch:
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
@@ -153,7 +166,10 @@ class Partition:
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def require_topic(self, topic_id: bytes, error_code: ErrorCode) -> None:
-        """The topic that was meant; empty for any of this name. Raises KafkaError where it is another one."""
+        """Check the topic id that a client meant; empty stands for any topic of this name.
+
+        Raises KafkaError for another topic.
+        """
         if topic_id and topic_id != self.state.topic_id:
             raise KafkaError(
                 error_code,
@@ -162,7 +178,10 @@ class Partition:
             )
 
     def require_enough_replicas(self) -> None:
-        """acks=all needs min.insync.replicas, or all there are if the topic has fewer. Raises KafkaError."""
+        """Check that acks=all is possible: it needs min.insync.replicas, or all replicas if the topic has fewer.
+
+        Raises KafkaError.
+        """
         if not self.has_enough_replicas:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -180,7 +199,7 @@ class Partition:
     # Produce.
 
     def header_of_produced(self, records: bytes) -> BatchHeader:
-        """The header of a client's batch that is whole and not too large. Raises KafkaError."""
+        """Return the header of a client's batch that is whole and not too large. Raises KafkaError."""
         return read_single_batch(records, self.state.config.max_message_bytes)
 
     def check_produced(
@@ -190,21 +209,22 @@ class Partition:
         now: int,
         pause: Callable[[], None] | None = None,
     ) -> bytes:
-        """The batch as it may be appended, as far as its records go. A thread may call it, with `pause`.
+        """Check the records of a client's batch. Return the batch as it may be appended.
 
-        Raises KafkaError."""
+        A thread may call this, with `pause`. Raises KafkaError.
+        """
         rules = rules_of_topic(self.state.config, now)
         return check_producer_batch(records, header, rules, pause)
 
     def wants_other_codec(self, header: BatchHeader) -> bool:
-        """The topic's compression.type is neither `producer` nor the batch's codec."""
+        """True if the topic's compression.type is neither `producer` nor the batch's codec."""
         codec = self.state.config.codec
         return codec is not None and codec != header.codec
 
     def recompressed(self, records: bytes) -> bytes:
-        """The batch in the topic's codec. Raises KafkaError(MESSAGE_TOO_LARGE) when it is too long in that one.
+        """Return the batch in the topic's codec. Raises KafkaError(MESSAGE_TOO_LARGE) if it is too long in that codec.
 
-        It takes CPU for as long as the batch is large; it reads nothing but the config, so any thread may do it.
+        This takes CPU time by the size of the batch. It reads nothing but the config, so any thread may call it.
         """
         config = self.state.config
         changed = recompressed(records, config.codec or Codec.NONE, config.compression_level)
@@ -217,7 +237,9 @@ class Partition:
         return changed
 
     def find_duplicate(self, header: BatchHeader) -> Appended | None:
-        """The answer to a batch that is here already: its first offset and timestamp (facts 9, rule 5)."""
+        """Return the first offset and timestamp of a batch that was appended before (facts 9, rule 5); None if it was
+        not.
+        """
         if header.producer_id < 0:
             return None
         kept = self.state.producers.find_duplicate(header)
@@ -226,9 +248,9 @@ class Partition:
     def begin_verification(
         self, header: BatchHeader, *, supports_epoch_bump: bool, now: int
     ) -> VerificationGuard | None:
-        """The guard under which the coordinator must be asked; None when this transaction is known here.
+        """Return the guard under which the coordinator must be asked. None: this transaction is known here.
 
-        Raises KafkaError(INVALID_PRODUCER_EPOCH) for a stale epoch.
+        Raises KafkaError(INVALID_PRODUCER_EPOCH) for a stale epoch. `now` is in ms.
         """
         producers = self.state.producers
         error = producers.check_epoch(header.producer_id, header.producer_epoch)
@@ -251,7 +273,10 @@ class Partition:
         *,
         needs_guard: bool,
     ) -> Appended | None:
-        """Rules 5 to 8 of facts 9. None: the batch may be written. An answer: it is here already. Raises KafkaError."""
+        """Check a batch by rules 5 to 8 of facts 9. None: the batch may be written.
+
+        Otherwise the batch was appended before, and its first place is returned. Raises KafkaError.
+        """
         if header.producer_id < 0:
             return None
         producers = self.state.producers
@@ -280,14 +305,15 @@ class Partition:
         expected_base_offset: int | None,
         is_last_batch: Callable[[int], bool],
     ) -> Appended | None:
-        """A coordinator's batch into its shard. None: it may be written. An answer: it is here already.
+        """Check a coordinator's batch for its shard. None: the batch may be written.
 
-        A coordinator is an idempotent producer to its shard. So a retry of an append whose answer was lost is answered
-        with the first one's offset. It is fenced by its coordinator epoch, which the caller has made durable, and by
-        where it expects the log to end: one that has not read the newest record must not decide past it.
+        Otherwise the batch was appended before, and its first place is returned. A coordinator is an idempotent
+        producer to its shard, so a retry gets the offset of the first append. The coordinator is fenced by its
+        coordinator epoch, which the caller has made durable, and by where it expects the log to end. A coordinator that
+        has not read the newest record must not decide past it.
 
         A group's coordinator also appends for transactions: offsets under the client's producer id without sequences,
-        and the markers that end them (ADR 0015). `is_last_batch(base_offset)` tells whether the log ends with this very
+        and the markers that end them (ADR 0015). `is_last_batch(base_offset)` says whether the log ends with this very
         batch there. Raises KafkaError.
         """
         if coordinator_epoch < self.coordinator_epoch:
@@ -316,9 +342,11 @@ class Partition:
         return None
 
     def marker_of_coordinator(self, records: bytes, header: BatchHeader) -> MarkerToWrite:
-        """A control batch of a group's coordinator, which has checked it against the transaction's version.
+        """Return the marker in a control batch of a group's coordinator, which has checked it against the transaction's
+        version.
 
-        Raises KafkaError(INVALID_RECORD)."""
+        Raises KafkaError(INVALID_RECORD) for bytes that are no marker.
+        """
         marker = decode_marker(records)
         if marker is None or len(records) != MARKER_BYTES:
             raise KafkaError(ErrorCode.INVALID_RECORD, "a control batch that ends no transaction")
@@ -331,7 +359,7 @@ class Partition:
         )
 
     def written(self, header: BatchHeader) -> None:
-        """A client's batch is in the log: its verification is used up."""
+        """Note that a client's batch is in the log: its verification is used up."""
         if header.is_transactional:
             self.verifications.appended(header.producer_id, header.producer_epoch, False)
 
@@ -346,7 +374,7 @@ class Partition:
     # High watermark.
 
     def move_local_end(self, offset: int) -> bool:
-        """This node has done its part up to `offset`."""
+        """Note that this node has done its part up to `offset`. Return True if the high watermark moved."""
         self.local_end = offset
         if self.replicas is not None:
             return self.move_with_followers()
@@ -355,9 +383,9 @@ class Partition:
         return self.leadership.is_here
 
     def move_with_followers(self) -> bool:
-        """Move the high watermark to what the followers have. It never moves back.
+        """Move the high watermark to what the followers have; it never moves back. Return True if it moved.
 
-        Below min.insync.replicas it stands still: what is committed must be on that many nodes (KIP-966).
+        Below min.insync.replicas it stands still: a committed record must be on that many nodes (KIP-966).
         """
         assert self.replicas is not None
         reached = self.replicas.high_watermark(self.local_end)
@@ -371,13 +399,13 @@ class Partition:
         self.state.producers.high_watermark_moved(offset)
 
     def follow_high_watermark(self, offset: int) -> None:
-        """As a follower: what the leader said of the high watermark, as far as the log goes here."""
+        """Follow the leader's high watermark, as far as the log on this follower goes."""
         reached = min(offset, self.state.log_end_offset)
         if reached > self.high_watermark:
             self._move_high_watermark(reached)
 
     def truncated(self, *, has_started_over: bool) -> None:
-        """The log is shorter now, or empty and elsewhere."""
+        """Note that the log was cut. `has_started_over` says that it is empty now, and may begin at another offset."""
         log = self.state
         # An empty log may begin behind where the old one ended, and has nothing that this node could still do.
         self.local_end = (
@@ -390,7 +418,7 @@ class Partition:
     # Followers.
 
     def notify_replicas(self) -> None:
-        """Followers have something to fetch: records, a high watermark, a log start or another leader."""
+        """Wake the followers: there are records, a high watermark, a log start or another leader to fetch."""
         for notify in self._replica_watchers:
             notify()
 
@@ -408,9 +436,10 @@ class Partition:
         liveness: Liveness,
         now_s: float,
     ) -> PositionTaken:
-        """A follower has everything below its fetch offset, if its history is this one. `now_s` is monotonic.
+        """Take a follower's position: it has everything below its fetch offset, if its history is this one.
 
-        Raises KafkaError(REPLICA_NOT_AVAILABLE): this node does not lead it, or that one is no replica.
+        `now_s` is monotonic. Raises KafkaError(REPLICA_NOT_AVAILABLE) if this node does not lead the partition with
+        followers, or if the other node is no replica.
         """
         log, state = self.state, self.replicas
         if state is None or node_id not in state.followers:
@@ -429,7 +458,7 @@ class Partition:
         return PositionTaken(None, has_log_start_moved, may_join=may_join)
 
     def divergence(self, last_epoch: int, fetch_offset: int) -> Divergence | None:
-        """Where a follower's history leaves this one, if it does (KIP-595)."""
+        """Return where a follower's history leaves this one (KIP-595); None if it does not."""
         log = self.state
         if last_epoch < 0:
             return None

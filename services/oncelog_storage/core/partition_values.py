@@ -1,4 +1,4 @@
-"""What a partition is told and what it answers with."""
+"""Values that go into a partition's decisions and come out of them."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from oncelog.record.control import Marker, MarkerType, encode_marker
 
 
 class Leadership(NamedTuple):
-    """What the metadata image says of this partition."""
+    """The leadership of a partition, as the metadata image says."""
 
     leader: int
     leader_epoch: int
@@ -17,7 +17,7 @@ class Leadership(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """Where a batch stands. `log_append_time` is -1 under CreateTime."""
+    """The place of an appended batch in the log. `log_append_time` is in ms, or -1 under CreateTime."""
 
     base_offset: int
     last_offset: int
@@ -26,14 +26,14 @@ class Appended(NamedTuple):
 
 
 class Divergence(NamedTuple):
-    """The last leader epoch that leader and follower share, and where it ends at the leader."""
+    """The last leader epoch that leader and follower share, and the offset where it ends at the leader."""
 
     leader_epoch: int
     end_offset: int
 
 
 class FollowerPosition(NamedTuple):
-    """What a follower says of its log. `last_fetched_leader_epoch` is -1 when it holds nothing."""
+    """The position of a follower's log. `last_fetched_leader_epoch` is -1 when the log is empty."""
 
     fetch_offset: int
     last_fetched_leader_epoch: int
@@ -41,13 +41,13 @@ class FollowerPosition(NamedTuple):
 
 
 class PositionTaken(NamedTuple):
-    """What a follower's position changed at the leader."""
+    """The changes that a follower's position made at the leader."""
 
     diverging: Divergence | None
     has_log_start_moved: bool = False
     has_high_watermark_moved: bool = False
     may_join: bool = False
-    """It has what a member of the ISR must have."""
+    """True if the follower has all that a member of the ISR must have."""
 
 
 class MarkerRequest(NamedTuple):
@@ -57,15 +57,15 @@ class MarkerRequest(NamedTuple):
     coordinator_epoch: int
     transaction_version: int
     transaction_start_ms: int = 0
-    """0: unknown."""
+    """The time when the transaction began, in ms; 0: unknown."""
     transactional_id: str = ""
-    """Of a TV1 transaction, told by our own marker sender."""
+    """The transactional.id of a TV1 transaction, if oncelog's own marker sender sent the marker."""
     seen: SeenTransaction | None = None
-    """By an operator. None: the marker ends whatever is open."""
+    """The open transaction that an operator saw. None: the marker ends any open transaction of the producer."""
 
 
 class MarkerToWrite(NamedTuple):
-    """A transaction's end to be written into this partition."""
+    """A marker to be written into a partition's log."""
 
     producer_id: int
     producer_epoch: int

@@ -1,4 +1,4 @@
-"""What a topic's configs ask of a producer's batch."""
+"""The rules for a producer's batch, taken from a topic's configs."""
 
 from oncelog.record.check import CheckRules
 from oncelog.record.codecs import produced_bytes_max

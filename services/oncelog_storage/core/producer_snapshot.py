@@ -25,7 +25,7 @@ _ENTRY: Final = struct.Struct(">qhiqiqiq")
 
 
 class CorruptSnapshot(OncelogError):
-    """A snapshot that cannot be used; an older one, or the log itself, must serve."""
+    """A snapshot that cannot be used. A start takes an older one, or replays the log itself."""
 
 
 def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
@@ -49,7 +49,7 @@ def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> list[ProducerEntry]:
-    """Raises CorruptSnapshot."""
+    """Read a producer snapshot. Raises CorruptSnapshot."""
     if len(data) < _HEAD.size:
         raise CorruptSnapshot(f"{len(data)} bytes hold no producer snapshot")
     version, crc, count = _HEAD.unpack_from(data)

@@ -1,4 +1,4 @@
-"""What a partition remembers of its producers: the memory behind exactly-once appends (facts 1.2, 9).
+"""The producer state of a partition: its memory of producers, for exactly-once appends (facts 1.2, 9).
 
 Per producer id: its epoch, its last five batches (so that a retry is recognised and answered with the offset it got
 the first time), the coordinator epoch of its last marker, and where its open transaction begins. Per partition: the
@@ -30,7 +30,10 @@ from oncelog.record.batch import BatchHeader, largest_timestamp
 from oncelog_storage.core.verification import VerificationEntry
 
 BATCHES_KEPT: Final = 5
-"""How many batches a retry may lie back; the Java client's largest max.in.flight with idempotence (facts 10)."""
+"""The number of batches kept for each producer, which is how far a retry may lie back.
+
+It is the Java client's largest max.in.flight.requests.per.connection with idempotence (facts 10).
+"""
 
 NO_OFFSET: Final = -1
 
@@ -51,7 +54,7 @@ class KeptBatch(NamedTuple):
 class CompletedTransaction(NamedTuple):
     """A transaction that has just got its marker at `marker_offset`.
 
-    `last_stable_offset` is what the LSO becomes once the HW has passed the marker; the aborted index keeps it.
+    `last_stable_offset` is the LSO after the HW has passed the marker; the aborted index keeps it.
     """
 
     producer_id: int
@@ -90,19 +93,21 @@ class ProducerEntry:
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
     def move_to_epoch(self, producer_epoch: int) -> None:
-        """Sequences belong to an epoch: a new one starts without batches."""
+        """Move to this producer epoch. Sequences belong to an epoch, so a new epoch starts without batches."""
         if producer_epoch != self.producer_epoch:
             self.batches.clear()
             self.producer_epoch = producer_epoch
 
 
 class ProducerStates:
-    """Every producer of one partition."""
+    """The producer states of one partition, with its undecided transactions."""
 
     def __init__(self) -> None:
         self._entries: dict[int, ProducerEntry] = {}
         self.has_forgotten = False
-        """A producer that wrote here may have no entry: it expired, or this memory began with a part of the log."""
+        """True if a producer that wrote here may have no entry: it expired, or this memory began with a part of the
+        log.
+        """
         # First offset → producer id. Transactions begin in offset order, so the first key is the oldest.
         self._ongoing: dict[int, int] = {}
         # First offset → marker offset, for markers that the high watermark has not passed.
@@ -120,12 +125,15 @@ class ProducerStates:
     # Checks: they read.
 
     def find_duplicate(self, batch: BatchHeader) -> KeptBatch | None:
-        """The batch that this one repeats exactly, at the same epoch; its offset is the answer (facts 9, rule 5)."""
+        """Return the kept batch that this one repeats exactly, at the same epoch; None if there is none.
+
+        The kept batch's offset is the answer (facts 9, rule 5).
+        """
         entry = self._entries.get(batch.producer_id)
         if entry is None or entry.producer_epoch != batch.producer_epoch or batch.base_sequence < 0:
             return None
         if 0 <= entry.last_sequence == batch.base_sequence - 1:
-            return None  # It follows the last one, as nearly all do.
+            return None  # The batch follows the last one, as nearly all do.
         last_sequence = batch.last_sequence
         for kept in entry.batches:
             # Batches that end at the same sequence and are as long begin at the same one.
@@ -134,7 +142,7 @@ class ProducerStates:
         return None
 
     def has_ongoing_transaction(self, producer_id: int, producer_epoch: int) -> bool:
-        """An open transaction at another epoch does not count (facts 1.2)."""
+        """True if the producer has an open transaction at this epoch. One at another epoch does not count (facts 1.2)."""
         entry = self._entries.get(producer_id)
         return (
             entry is not None
@@ -143,21 +151,21 @@ class ProducerStates:
         )
 
     def has_any_ongoing_transaction(self, producer_id: int) -> bool:
-        """At whatever epoch."""
+        """True if the producer has an open transaction, at any producer epoch."""
         entry = self._entries.get(producer_id)
         return entry is not None and entry.current_txn_first_offset >= 0
 
     def is_as_seen(self, producer_id: int, seen: SeenTransaction) -> bool:
-        """The producer's open transaction is the one that an operator has seen, and has not grown since.
+        """True if the producer's open transaction is the one that an operator has seen, and has not grown since.
 
-        A producer of TV1 may begin again at the same epoch. Where its last transaction hangs, its new records are in
-        that one, and only the last offset tells.
+        A producer of TV1 may begin again at the same epoch. If its last transaction hangs, its new records belong to
+        that one, and only the last offset shows that.
         """
         entry = self._entries.get(producer_id)
         return entry is not None and seen == (entry.current_txn_first_offset, entry.last_offset)
 
     def check_epoch(self, producer_id: int, producer_epoch: int) -> ErrorCode:
-        """Rule 1 of facts 9: a stale producer epoch is refused at once."""
+        """Return INVALID_PRODUCER_EPOCH for a stale producer epoch, else NONE: rule 1 of facts 9."""
         entry = self._entries.get(producer_id)
         if entry is not None and producer_epoch < entry.producer_epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
@@ -166,7 +174,8 @@ class ProducerStates:
     def check_batch(
         self, batch: BatchHeader, verification: VerificationEntry | None = None
     ) -> ErrorCode:
-        """Epoch, sequence and transaction rules 1, 6 and 7 of facts 9 for a batch that is no duplicate.
+        """Return the error code of a batch that is no duplicate: rules 1, 6 and 7 of facts 9 on epoch, sequence and
+        transaction.
 
         A base sequence of -1 is a coordinator's batch on a client's behalf (facts 5.2): epochs count, sequences do not.
         """
@@ -186,11 +195,11 @@ class ProducerStates:
         coordinator_epoch: int,
         transaction_version: int,
     ) -> ErrorCode:
-        """Whether this marker may be written (facts 9, "Markers"; an unknown producer id is accepted).
+        """Return NONE if this marker may be written, else its error code (facts 9, "Markers").
 
-        Under TV2 an end of a transaction raises the epoch. So a marker at the stored epoch is late and must not end the
-        transaction that has begun since. Where none is open it repeats what was done (KAFKA-19999), and at the largest
-        epoch there was none left to raise to.
+        A marker of an unknown producer id is accepted. Under TV2 an end of a transaction raises the epoch. So a marker
+        at the stored epoch is late and must not end the transaction that has begun since. If no transaction is open,
+        such a marker only repeats (KAFKA-19999). At the largest epoch, the end could not raise it.
         """
         entry = self._entries.get(producer_id)
         if entry is None:
@@ -233,7 +242,7 @@ class ProducerStates:
     # Changes: they never refuse, what they are given is in the log.
 
     def apply_batch(self, batch: BatchHeader, base_offset: int) -> None:
-        """A data batch with a producer id was written at `base_offset`."""
+        """Take note of a data batch with a producer id that was written at `base_offset`."""
         producer_id, offset_delta = batch.producer_id, batch.last_offset_delta
         entry = self._entries.get(producer_id)
         if entry is None:
@@ -256,7 +265,10 @@ class ProducerStates:
         marker_offset: int,
         timestamp: int,
     ) -> CompletedTransaction | None:
-        """A marker was written. Returns the transaction it ended, None when the producer had none open here."""
+        """Take note of a marker that was written.
+
+        Return the transaction that it ended; None if the producer had none open here.
+        """
         entry = self._entries.get(producer_id)
         if entry is None:
             entry = self._entries[producer_id] = ProducerEntry(producer_id)
@@ -279,7 +291,7 @@ class ProducerStates:
         )
 
     def high_watermark_moved(self, high_watermark: int) -> None:
-        """Markers below it are on every in-sync replica and stop holding the LSO."""
+        """Release markers below the high watermark: every in-sync replica has them, and they stop holding the LSO."""
         if not self._unreplicated:
             return
         passed = [first for first, marker in self._unreplicated.items() if marker < high_watermark]
@@ -287,7 +299,7 @@ class ProducerStates:
             del self._unreplicated[first_offset]
 
     def expire(self, now: int, expiration_ms: int) -> int:
-        """Forget producers that were silent this long and have nothing open. Returns how many."""
+        """Forget producers that were silent for `expiration_ms` and have no open transaction. Return their number."""
         expired = [
             entry.producer_id
             for entry in self._entries.values()
@@ -299,7 +311,10 @@ class ProducerStates:
         return len(expired)
 
     def restore(self, entries: Iterable[ProducerEntry]) -> None:
-        """Replace everything by a snapshot's entries. Who was forgotten before it was taken is in no snapshot."""
+        """Replace all entries by those of a snapshot.
+
+        A snapshot lacks producers that were forgotten before it was taken.
+        """
         self.has_forgotten = True
         self._entries = {entry.producer_id: entry for entry in entries}
         self._ongoing = {
@@ -310,8 +325,11 @@ class ProducerStates:
         self._unreplicated = {}
 
     def hold(self, first_offset: int, until: int) -> None:
-        """Which transactions from `first_offset` on were ended by markers below `until` is forgotten: until the high
-        watermark has passed those, any of them may hold the LSO."""
+        """Hold the LSO at `first_offset` until the high watermark has passed `until`.
+
+        Nobody knows which transactions from `first_offset` on were ended by markers below `until`. Any of them may hold
+        the LSO.
+        """
         self._unreplicated[first_offset] = until - 1
 
     # The last stable offset.
@@ -324,18 +342,23 @@ class ProducerStates:
         return next(iter(self._ongoing), None)
 
     def oldest_ongoing(self) -> ProducerEntry | None:
-        """The producer whose open transaction began first: the one that holds the LSO."""
+        """Return the producer whose open transaction began first, and so holds the LSO; None if there is none."""
         first = self.first_ongoing_offset()
         return None if first is None else self._entries[self._ongoing[first]]
 
     def has_late_transaction(self, now: int, late_ms: int) -> bool:
-        """KIP-664: the oldest open transaction has written nothing for longer than any transaction may be open. Whether
-        a coordinator knows it does not matter, so one that hangs is late too."""
+        """True if the oldest open transaction has written nothing for longer than any transaction may be open
+        (KIP-664).
+
+        A coordinator may know the transaction or not, so a hanging one is late too.
+        """
         oldest = self.oldest_ongoing()
         return oldest is not None and 0 < oldest.last_timestamp < now - late_ms
 
     def first_unstable_offset(self) -> int | None:
-        """Where the oldest transaction begins that is open, or ended by a marker the HW has not passed."""
+        """Return the first offset of the oldest transaction that is open or whose marker the HW has not passed; None
+        for none.
+        """
         first = next(iter(self._ongoing), None)
         if not self._unreplicated:
             return first

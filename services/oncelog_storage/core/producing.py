@@ -1,4 +1,4 @@
-"""A Produce request at a leader, stage by stage: what is refused, verified, appended and waited for (facts 9).
+"""A Produce request at a leader, stage by stage: refusals, verification, append, and the wait (facts 9).
 
 ```
 check ──▶ unfinished ──▶ needs_verification, questions ──▶ to_append ──▶ wanted
@@ -41,7 +41,7 @@ HostedT = TypeVar("HostedT", bound=Partition)
 
 
 class ProducedBatch(Generic[HostedT]):
-    """One partition's batch on its way."""
+    """One partition's batch of a Produce request, on its way into the log."""
 
     __slots__ = (
         "answer",
@@ -63,15 +63,15 @@ class ProducedBatch(Generic[HostedT]):
         self.leader: HostedT
         self.header: BatchHeader
         self.is_checked = False
-        """Down to its records."""
+        """True if the batch was checked down to its records."""
         self.is_refused = False
         self.guard: VerificationGuard | None = None
         self.appended: Appended | None = None
         self.leader_epoch = -1
-        """In which the batch was appended."""
+        """The leader epoch in which the batch was appended."""
 
     def check(self, leader: HostedT, acks: int, now: int) -> None:
-        """All but the records of a batch that takes long. Raises KafkaError."""
+        """Check the batch, except for the records of a batch whose check takes long. Raises KafkaError."""
         leader.require_topic(self.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
         self.leader = leader
         if acks == ACKS_ALL:
@@ -94,9 +94,10 @@ class ProducedBatch(Generic[HostedT]):
                 answer.record_errors.add(index=index, message=message)
 
     def note_refused(self, *, supports_epoch_bump: bool, now: int) -> None:
-        """A transaction's batch that its leader refused: a later one of the same producer must not go first (facts 9).
+        """Remember a transactional batch that its leader refused: a later one of the same producer must not go first
+        (facts 9).
 
-        What it says of itself counts, as in Kafka, also where its bytes are the fault.
+        The header's own fields count, as in Kafka, even if the bytes were refused.
         """
         if not hasattr(self, "leader") or len(self.records) < HEADER_BYTES:
             return
@@ -108,7 +109,7 @@ class ProducedBatch(Generic[HostedT]):
                 )
 
     def change_to(self, records: bytes) -> None:
-        """The leader keeps these bytes: in the topic's codec, or with another maximum timestamp."""
+        """Take other bytes for the batch: in the topic's codec, or with another maximum timestamp."""
         if records is not self.records:
             self.records = records
             self.header = read_header(records)
@@ -123,22 +124,22 @@ class ProducedBatch(Generic[HostedT]):
 
     @property
     def is_awaited(self) -> bool:
-        """It is in the log, and not on every replica in sync."""
+        """True if the batch is in the log, but not yet on every in-sync replica."""
         appended = self.appended
         return appended is not None and self.leader.high_watermark <= appended.last_offset
 
 
 class Wanted(Enum):
-    """What must become of a batch before its producer is answered."""
+    """The state that a batch must reach before its producer is answered."""
 
     NOTHING = "nothing"
     COMMITTED = "committed"
     WRITTEN = "written"
-    """By this node."""
+    """This node has done its part for the batch: it is written, and synced if the flush policy asks for that."""
 
 
 class Question(NamedTuple, Generic[HostedT]):
-    """Asked of the coordinator once, for all partitions of one producer id and epoch."""
+    """A question to the coordinator about all partitions of one producer id and epoch. It is sent once."""
 
     producer_id: int
     producer_epoch: int
@@ -150,7 +151,7 @@ class Question(NamedTuple, Generic[HostedT]):
 
 
 class Producing(Generic[HostedT]):
-    """One request. `adds_partition` is TV2: the coordinator adds the partition to the transaction."""
+    """One Produce request. `adds_partition` is TV2: the coordinator adds the partition to the transaction."""
 
     def __init__(
         self,
@@ -171,7 +172,7 @@ class Producing(Generic[HostedT]):
         ]
 
     def refuse(self, batch: ProducedBatch[HostedT], error: KafkaError) -> None:
-        """With the leader, where that is another node."""
+        """Refuse a batch. If another node leads its partition, the answer names that leader."""
         batch.refuse(error)
         if error.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
             answer = batch.answer
@@ -182,7 +183,7 @@ class Producing(Generic[HostedT]):
     # Before the append.
 
     def check(self, now: int) -> bool:
-        """Each batch by itself, then the request. False: all of it is refused."""
+        """Check each batch by itself, then the request. False: the whole request is refused. `now` is in ms."""
         refusal = self._refusal(now)
         if refusal is not None:
             for batch in self.batches:
@@ -216,7 +217,7 @@ class Producing(Generic[HostedT]):
         return None
 
     def _check(self, batch: ProducedBatch[HostedT], now: int) -> None:
-        """Raises KafkaError."""
+        """Check one batch of the request. Raises KafkaError."""
         topic, partition = batch.answer.topic, batch.answer.partition
         if topic in INTERNAL_TOPICS:
             raise KafkaError(
@@ -227,7 +228,7 @@ class Producing(Generic[HostedT]):
 
     @property
     def is_checked(self) -> bool:
-        """Nothing is refused, takes a while to check, or needs another codec."""
+        """True if no batch is refused, takes long to check, or needs another codec."""
         return all(
             batch.is_checked
             and not batch.is_refused
@@ -237,11 +238,11 @@ class Producing(Generic[HostedT]):
 
     @property
     def partitions(self) -> set[PartitionName]:
-        """Those of batches that are not refused."""
+        """The partitions of the batches that are not refused."""
         return {batch.leader.partition for batch in self.batches if not batch.is_refused}
 
     def unchecked(self) -> list[ProducedBatch[HostedT]]:
-        """Their records take a while to check."""
+        """Return the batches whose records take long to check."""
         return [batch for batch in self.batches if not batch.is_refused and not batch.is_checked]
 
     def to_recompress(self) -> list[ProducedBatch[HostedT]]:
@@ -257,14 +258,14 @@ class Producing(Generic[HostedT]):
         return self._adds_partition or is_verification_on
 
     def note_refused(self, now: int, *, is_verification_on: bool) -> None:
-        """Before any batch of this request, or of the next one, is verified."""
+        """Remember refused batches of a transaction, before any batch of this request, or of the next one, is verified."""
         if self._transactional_id and self.needs_guard(is_verification_on=is_verification_on):
             for batch in self.batches:
                 if batch.is_refused:
                     batch.note_refused(supports_epoch_bump=self._adds_partition, now=now)
 
     def needs_verification(self, *, is_verification_on: bool) -> bool:
-        """Whether any batch would open a transaction in its partition; a repeated batch never does."""
+        """True if any batch would open a transaction in its partition. A repeated batch never does."""
         if not self._transactional_id or not self.needs_guard(
             is_verification_on=is_verification_on
         ):
@@ -278,7 +279,10 @@ class Producing(Generic[HostedT]):
         )
 
     def questions(self, now: int) -> list[Question[HostedT]]:
-        """Those partitions that need it; the others go on as they are."""
+        """Return the questions to the coordinator, about the partitions that need verification.
+
+        The other batches go on.
+        """
         asked: dict[tuple[int, int], Question[HostedT]] = {}
         for batch in self.batches:
             if batch.is_refused or not batch.header.is_transactional:
@@ -301,7 +305,7 @@ class Producing(Generic[HostedT]):
     def verified(
         self, question: Question[HostedT], codes: Sequence[ErrorCode], start_ms: int, now: int
     ) -> None:
-        """What the coordinator said for each partition, and when the transaction began; 0: it did not say."""
+        """Take the coordinator's code for each partition, and the time when the transaction began, in ms; 0: unknown."""
         for batch, code in zip(question.batches, codes, strict=True):
             if code:
                 batch.refuse(
@@ -319,7 +323,10 @@ class Producing(Generic[HostedT]):
     # The append, and what is waited for.
 
     def to_append(self) -> Iterator[ProducedBatch[HostedT]]:
-        """Leadership, the topic or the disk may have gone while the coordinator was asked."""
+        """Yield the batches to append.
+
+        Each is checked again: leadership, topic or disk may have gone while the coordinator was asked.
+        """
         for batch in self.batches:
             if batch.is_refused:
                 continue
@@ -332,12 +339,15 @@ class Producing(Generic[HostedT]):
 
     @property
     def is_awaited(self) -> bool:
-        """Where this node is the only replica there is often nothing to wait for."""
+        """True if any batch waits for its commit. A leader that is the only replica often has nothing to wait for."""
         return any(batch.is_awaited for batch in self.batches)
 
     def wanted(self, batch: ProducedBatch[HostedT]) -> Wanted:
-        """It is refused if its leader epoch is over: that may have changed while other partitions were waited for, and
-        nobody told us. What stands at its offset now, committed or not, may be another leader's."""
+        """Return the state that the batch must reach.
+
+        The batch is refused if its leader epoch is over, which may have happened while the request waited. The records
+        at its offset now, committed or not, may be another leader's.
+        """
         if batch.appended is None:
             return Wanted.NOTHING
         if batch.leader.leadership.leader_epoch != batch.leader_epoch:

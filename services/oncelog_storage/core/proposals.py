@@ -1,4 +1,4 @@
-"""The ISR proposals of this node that the controller has not answered, and what an answer settles (KIP-497)."""
+"""The ISR proposals of this node that the controller has not answered, and the effects of its answers (KIP-497)."""
 
 from collections.abc import Iterable, Mapping
 from typing import Generic, NamedTuple, TypeVar
@@ -22,15 +22,15 @@ class Refused(NamedTuple, Generic[HostedT]):
 
 
 class Answered(NamedTuple, Generic[HostedT]):
-    """What the controller's answer means."""
+    """The effects of the controller's answer to ISR proposals."""
 
     refused: list[Refused[HostedT]]
     settled: list[HostedT]
-    """Their proposals are over: the leader looks again."""
+    """Partitions whose proposals are over. Their leader checks the ISR again."""
 
 
 class Proposals(Generic[HostedT]):
-    """One for each partition. An answer that does not come leaves a proposal open, to be sent again."""
+    """The open ISR proposals, one for each partition. A proposal stays open until it is answered, and is sent again."""
 
     def __init__(self) -> None:
         self._open: dict[HostedT, Proposal] = {}
@@ -48,7 +48,7 @@ class Proposals(Generic[HostedT]):
         self._open[hosted] = state.propose(isr)
 
     def to_send(self) -> dict[HostedT, Proposal]:
-        """Those that the metadata has not settled meanwhile."""
+        """Return the open proposals that the metadata has not settled meanwhile."""
         self._open = {
             hosted: proposal
             for hosted, proposal in self._open.items()
@@ -66,7 +66,10 @@ class Proposals(Generic[HostedT]):
             message.isr.extend(proposal.isr)
 
     def refused(self, sent: Mapping[HostedT, Proposal], error_code: int) -> list[HostedT] | None:
-        """The whole request was refused; None where another controller may take it."""
+        """Take the refusal of a whole request. Return the partitions whose proposals are over.
+
+        None: another controller may take the request.
+        """
         if error_code in _UNKNOWN:
             return None
         return [hosted for hosted, proposal in sent.items() if self._settle(hosted, proposal)]
@@ -74,7 +77,10 @@ class Proposals(Generic[HostedT]):
     def answered(
         self, sent: Mapping[HostedT, Proposal], answers: Iterable[PartitionCode]
     ) -> Answered[HostedT]:
-        """What was taken stays pending until the image brings it: until then the maximal ISR counts."""
+        """Take the controller's answers.
+
+        An accepted proposal stays pending until the image brings its ISR: until then the maximal ISR counts.
+        """
         codes = {PartitionName(each.topic, each.partition): each.error_code for each in answers}
         found: Answered[HostedT] = Answered([], [])
         for hosted, proposal in sent.items():
@@ -88,7 +94,10 @@ class Proposals(Generic[HostedT]):
         return found
 
     def _close(self, hosted: HostedT, proposal: Proposal) -> None:
-        """It need not be sent again. The image may have been faster than the answer, and another one be open by now."""
+        """Note that a proposal need not be sent again.
+
+        Another one may be open by now, if the image was faster than the answer.
+        """
         if self._open.get(hosted) is proposal:
             del self._open[hosted]
 

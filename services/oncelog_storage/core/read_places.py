@@ -1,25 +1,25 @@
-"""Where readers of a log go on: what was read last is mostly read on from there, and little else stays in memory."""
+"""The places where readers of a log go on. Mostly a reader reads on, so little else stays in memory."""
 
 from typing import Final, Generic, TypeVar
 
 from oncelog_storage.core.segment_state import SegmentState
 
 LOADED_SEGMENTS_MAX: Final = 4
-"""Sealed segments of one log whose indexes stay in memory; a consumer that reads old data needs one."""
+"""This many sealed segments of one log keep their indexes in memory. A consumer that reads old data needs one."""
 
 SegmentT = TypeVar("SegmentT", bound=SegmentState)
 
 
 class ReadPlaces(Generic[SegmentT]):
-    """Of one log."""
+    """The places where readers of one log go on."""
 
     def __init__(self) -> None:
-        # Where the last read of the newest segment ended: a consumer at the tail goes on from there.
+        # The place where the last read of the newest segment ended: a consumer at the tail goes on from there.
         self._tail: tuple[SegmentT | None, int, int] = (None, -1, 0)
         self._recently_read: list[SegmentT] = []
 
     def position_of(self, segment: SegmentT, fetch_offset: int) -> tuple[int, int] | None:
-        """(where the batch with `fetch_offset` begins, its offset); None: it must be searched for."""
+        """Return (position of the batch with `fetch_offset`, its offset); None: the batch must be searched for."""
         tail_segment, tail_offset, tail_position = self._tail
         if tail_segment is segment and tail_offset == fetch_offset:
             return tail_position, tail_offset
@@ -28,7 +28,10 @@ class ReadPlaces(Generic[SegmentT]):
     def was_read(
         self, segment: SegmentT, next_offset: int, end_position: int, *, is_newest: bool
     ) -> None:
-        """Up to there. What the indexes of sealed segments take in memory is bounded."""
+        """Note that a read of this segment ended at `next_offset` and `end_position`.
+
+        At most `LOADED_SEGMENTS_MAX` sealed segments keep their indexes in memory.
+        """
         if is_newest:
             self._tail = (segment, next_offset, end_position)
             return
@@ -42,10 +45,10 @@ class ReadPlaces(Generic[SegmentT]):
         return segment in self._recently_read
 
     def forget_sealed(self) -> None:
-        """Sealed segments were dropped or replaced."""
+        """Forget the sealed segments, because some were dropped or replaced."""
         self._recently_read = []
 
     def forget(self) -> None:
-        """All segments are about to be replaced."""
+        """Forget all segments, because all are about to be replaced."""
         self._tail = (None, -1, 0)
         self._recently_read = []

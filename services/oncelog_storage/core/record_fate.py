@@ -1,4 +1,4 @@
-"""What became of the record at one offset, as its partition's leader knows it. A walk over the log (ADR 0031)."""
+"""The fate of the record at one offset, as its partition's leader knows it. It is a walk over the log (ADR 0031)."""
 
 from collections.abc import Generator, Sequence
 from enum import IntEnum
@@ -13,7 +13,7 @@ from oncelog_storage.core.producer_state import ProducerEntry
 
 
 class Fate(IntEnum):
-    """With the numbers of `RecordFate` in `proto/`."""
+    """The possible fates of a record, with the numbers of `RecordFate` in `proto/`."""
 
     BELOW_LOG_START = 1
     NOT_WRITTEN = 2
@@ -37,13 +37,13 @@ class RecordFate(NamedTuple):
 
 
 class ReadBatchAt(NamedTuple):
-    """Send the bytes of the batch that holds this offset, or none."""
+    """A request of the walk for the batch that holds this offset. The caller sends its bytes, or empty bytes for none."""
 
     offset: int
 
 
 class AbortedAt(NamedTuple):
-    """Send the aborted transactions with data at this offset."""
+    """A request of the walk for the aborted transactions with data at this offset. The caller sends them."""
 
     offset: int
 
@@ -93,7 +93,10 @@ def _fate_of_control(records: bytes) -> Fate:
 
 
 def _holds(records: bytes, header: BatchHeader, offset: int) -> bool:
-    """A cleaned batch keeps its range of offsets and loses records of it."""
+    """True if the batch still has the record at `offset`.
+
+    A cleaned batch keeps its range of offsets, but not all records.
+    """
     if not header.base_offset <= offset <= header.last_offset:
         return False
     if header.record_count == header.last_offset_delta + 1:

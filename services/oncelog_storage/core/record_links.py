@@ -1,7 +1,7 @@
 """The spans that a transaction's records name: W3C's `traceparent` in headers, as instrumented producers write it.
 
-Only a process that records spans looks, and only at the first batch of a transaction in each partition. Most batches
-are done with after one search for the header's name in their bytes.
+Only a process that records spans reads them, and only in the first batch of a transaction in each partition. For most
+batches one search for the header's name in their bytes is enough.
 """
 
 from typing import Final
@@ -11,17 +11,22 @@ from oncelog.trace import Traceparent, read_traceparent
 
 HEADER: Final = "traceparent"
 LINKS_MAX: Final = 32
-"""Different spans that one transaction is linked to by each leader. OpenTelemetry exports 128 links of a span by
-default, and nobody follows more than a few: one transaction may hold records of thousands of requests."""
+"""Each leader links a transaction to at most this many different spans.
+
+OpenTelemetry exports 128 links of a span by default, and nobody follows more than a few. One transaction may hold
+records of thousands of requests.
+"""
 RECORDS_MAX: Final = 500
-"""Records of a batch that are looked at, about a tenth of a millisecond: all of them may name the same span."""
+"""At most this many records of a batch are read, in about a tenth of a millisecond. All of them may name the same span.
+"""
 HEADER_BYTES: Final = HEADER.encode()
 
 
 def linked_spans(batch: bytes, links_max: int) -> list[Traceparent]:
-    """What the headers of a batch name, each once and in their order. A malformed `traceparent` names nothing.
+    """Return the spans that the headers of a batch name, each once and in their order.
 
-    The batch was checked before. Decompresses it, which takes as long as that check.
+    A malformed `traceparent` names none. The batch was checked before. This decompresses it, which takes as long as
+    that check.
     """
     plain = uncompressed(batch)
     assert isinstance(plain, bytes), type(plain)

@@ -1,4 +1,4 @@
-"""What the files of a log mean when it is opened: where replay begins, what each batch changes, where the log ends.
+"""The recovery of a log when it is opened: where replay begins, what each batch changes, where the log ends.
 
 ```
 snapshots ──▶ usable_snapshots ──▶ where replay starts
@@ -22,27 +22,27 @@ from oncelog_storage.core.segment_checks import NO_POWER_LOST, LogChecks
 from oncelog_storage.core.segment_state import SegmentState
 
 UNKNOWN_LOG_START: Final = -1
-"""Nothing was written down of it: the log begins where its first segment does."""
+"""The log start when no file says it: the log begins where its first segment does."""
 
 
 class Snapshots(NamedTuple):
-    """Producer snapshots by their offsets."""
+    """The offsets of a log's producer snapshots."""
 
     usable: list[int]
-    """The best first."""
+    """The snapshots that a start may load, the best one first."""
     dropped: list[int]
-    """Those behind the recovery point, written just before a crash: the log behind it may be another."""
+    """The snapshots behind the recovery point, written just before a crash: the log there may be another one now."""
 
 
 def usable_snapshots(log: LogState, offsets: Sequence[int], first_base: int | None) -> Snapshots:
-    """`offsets` ascend; `first_base` is where the first segment begins.
+    """Return the snapshots that a start may load. `offsets` ascend; `first_base` is the first segment's base offset.
 
-    One taken above the high watermark has forgotten the transactions that end above it, and the LSO would pass them; so
-    it serves only where the high watermark is not known, and holds the LSO until that is above it.
+    A snapshot above the high watermark has forgotten the transactions that end above it, and the LSO would pass them.
+    So it serves only if the high watermark is not known, and it holds the LSO until the high watermark is above it.
 
-    Or where segments behind the others were deleted. They were below the high watermark, so what is written down of
-    that is old. A transaction that is open in such a snapshot may have had its marker there, and nobody would ever end
-    it.
+    It also serves if segments behind the other snapshots were deleted. They were below the high watermark, so the
+    stored high watermark is old. A transaction that is open in such a snapshot may have had its marker in a deleted
+    segment, and nobody would ever end it.
     """
     dropped = [offset for offset in reversed(offsets) if offset > log.recovery_point]
     kept = [offset for offset in reversed(offsets) if offset <= log.recovery_point]
@@ -56,19 +56,22 @@ def usable_snapshots(log: LogState, offsets: Sequence[int], first_base: int | No
 
 
 def replay_start(log: LogState, snapshot: int | None, first_base: int | None) -> int:
-    """The offset from which batches are replayed, after the snapshot that was loaded, if one was."""
+    """Return the offset from which batches are replayed.
+
+    `snapshot` is the loaded snapshot's offset; None: there is none.
+    """
     if snapshot is None:
         return log.log_start_offset if first_base is None else first_base
     return snapshot if first_base is None else max(snapshot, first_base)
 
 
 def missing_start(log_start_offset: int, first_base: int) -> bool:
-    """Retention moves the log start before it takes files away, so segments before the first are lost."""
+    """True if segments before the first one are lost: retention moves the log start before it takes files away."""
     return UNKNOWN_LOG_START < log_start_offset < first_base
 
 
 def knows_no_epochs(log: LogState, start: int, first_base: int | None) -> bool:
-    """Batches before `start` tell the leader epochs where their file tells none.
+    """True if the leader epochs must be learnt from the batches before `start`, because their file tells none.
 
     An epoch that begins replaces that file unsynced, so a power cut can leave it empty. A follower that knows no epochs
     would not notice that its log and its leader's have parted.
@@ -77,7 +80,7 @@ def knows_no_epochs(log: LogState, start: int, first_base: int | None) -> bool:
 
 
 def learn_epochs(leader_epochs: LeaderEpochs, batches: Iterable[Found], start: int) -> None:
-    """From the batches before `start`."""
+    """Learn the leader epochs from the batches before `start`."""
     for _, fields, _, _ in batches:
         if fields[0] >= start:
             return
@@ -86,16 +89,16 @@ def learn_epochs(leader_epochs: LeaderEpochs, batches: Iterable[Found], start: i
 
 
 class Replay:
-    """The batches of a log, in order. Those before `start` are in the snapshot, and only indexed."""
+    """The replay of a log's batches, in order. Batches before `start` are in the snapshot, and are only indexed."""
 
     def __init__(self, log: LogState, start: int) -> None:
         self._log = log
         self._start = start
         self._leader_epoch = -1
-        """Of the batch before."""
+        """The leader epoch of the batch before."""
 
     def begin(self, segment: SegmentState, position: int, offset: int, *, is_newest: bool) -> None:
-        """Replay begins inside of a segment: at `position`, where `offset` was found. Raises BrokenBatch."""
+        """Begin the replay inside of a segment: at `position`, where `offset` was found. Raises BrokenBatch."""
         if position > segment.size_bytes:
             # Everything before `start` was synced once; the header of its last batch stands, the rest is gone.
             raise BrokenBatch(segment.size_bytes, CUT_BATCH)
@@ -104,9 +107,9 @@ class Replay:
     def _check_boundary(
         self, segment: SegmentState, position: int, offset: int, *, is_newest: bool
     ) -> None:
-        """A batch ended where the snapshot was taken, so the next one begins there, if its offset is not damaged.
+        """Check that a batch begins where the snapshot was taken: a batch ended there, so another offset is damaged.
 
-        In the newest segment only: elsewhere compaction may have taken what was around.
+        Only the newest segment is checked: elsewhere compaction may have taken the batches around.
         """
         log, start = self._log, self._start
         is_bound = start == log.recovery_point or not log.config.is_compacted
@@ -123,7 +126,7 @@ class Replay:
         *,
         is_newest: bool,
     ) -> None:
-        """The next batch. Raises BrokenBatch, and then nothing of it counts."""
+        """Replay the next batch. Raises BrokenBatch, and then nothing of the batch counts."""
         if is_newest:
             self._check_tail_gap(segment, position, fields)
         log, last_offset = self._log, fields[0] + fields[6]
@@ -153,8 +156,10 @@ class Replay:
         log.log_end_offset = last_offset + 1
 
     def _check_tail_gap(self, segment: SegmentState, position: int, fields: HeaderFields) -> None:
-        """Nothing follows the log's last batch that could tell a damaged base offset from a gap. So a gap there must be
-        one that compaction can have made: here, or at the leader, when this replica copied a compacted topic.
+        """Check a gap before the log's last batch.
+
+        No batch follows that could tell a damaged base offset from a gap. So compaction must have made the gap: here,
+        or at the leader, when this replica copied a compacted topic.
         """
         log = self._log
         is_last = position + fields[1] + LENGTH_PREFIX_BYTES == segment.size_bytes
@@ -164,16 +169,20 @@ class Replay:
 
 
 def needed_end(log: LogState) -> int:
-    """Where the log must not end before. Asked before anything is deleted: files behind a hole may be all that a backup
-    does not have."""
+    """Return the offset before which the log must not end.
+
+    This is checked before anything is deleted: files behind a hole may be all that a backup does not have.
+    """
     return max(log.recovery_point, log.proven_end)
 
 
 def proven_end(
     recovery_point: int | None, checks: LogChecks | None, snapshots: Sequence[int]
 ) -> int:
-    """What else says how far the log was safe on disk, where its recovery point is not known. A log that is truncated
-    always gets one, so neither can be older than a truncation."""
+    """Return how far the log was safe on disk, by other files, if its recovery point is not known; else 0.
+
+    A log that is truncated always gets a recovery point. So neither file can be older than a truncation.
+    """
     if recovery_point is not None:
         return 0
     return max(0 if checks is None else checks.safe_end, *snapshots, 0)
@@ -182,7 +191,9 @@ def proven_end(
 def lost_from(
     recovery_point: int | None, checks: LogChecks | None, *, may_have_lost_power: bool
 ) -> int:
-    """From which offset on files may be missing and short without a loss that anybody is to be told of here."""
+    """Return the offset from which files may be missing or short after a power cut, without a fault that is reported
+    here.
+    """
     if not may_have_lost_power:
         return NO_POWER_LOST
     if recovery_point is not None:
@@ -191,10 +202,16 @@ def lost_from(
 
 
 def is_old(checks: LogChecks, recovery_point: int | None) -> bool:
-    """Each checkpoint writes them down before it moves the recovery point."""
+    """True if the checks are older than the recovery point.
+
+    Each checkpoint writes them before it moves the recovery point.
+    """
     return checks.safe_end < (recovery_point or 0)
 
 
 def starts_over(log: LogState) -> bool:
-    """It ends before its start: records were deleted that a power cut then took. It begins empty at the start."""
+    """True if the log ends before its start: records were deleted that a power cut then took.
+
+    It begins empty at its start.
+    """
     return log.log_start_offset > log.log_end_offset

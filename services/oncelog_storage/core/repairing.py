@@ -1,9 +1,9 @@
-"""What is damaged in the log of a node that does not run, and what goes when that is accepted.
+"""The damage in the log of a node that does not run, and what is lost when the operator accepts it.
 
 A partition that is damaged where no start may cut (`core.damage`) stays closed until somebody decides. The decision
 offered is Kafka's: the log ends before the first damage. What is behind it is set aside, never deleted.
 
-Pure: the caller reads segments and counts records when it is asked to.
+This module is pure: the caller reads segments and counts records.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -28,22 +28,22 @@ from oncelog_storage.core.segment_files import (
 
 
 class FoundLog(NamedTuple):
-    """What is known of a partition's log before its segments are read."""
+    """The facts of a partition's log before its segments are read."""
 
     partition: Partition
     segments: Sequence[FoundSegment]
-    """In their order."""
+    """The segments in the order of their offsets."""
     index_bases: Sequence[int]
-    """Of segments that have or had an index, ascending."""
+    """The base offsets of segments that have or had an index, ascending."""
     log_start_offset: int
     needed_end: int
-    """It must not end before."""
+    """The offset before which the log must not end."""
     checks: LogChecks | None = None
     lost_from: int = NO_POWER_LOST
     may_have_gaps: bool = True
 
     def faults(self) -> dict[int, str]:
-        """What is wrong with a segment that is there, by its base offset."""
+        """Return the fault of each segment that is there and wrong, by its base offset."""
         if self.checks is not None and self.checks.partition != self.partition.partition:
             return {each.base_offset: "is another partition's" for each in self.segments}
         faults = faults_of(
@@ -57,31 +57,31 @@ class FoundLog(NamedTuple):
 
 
 class Read(NamedTuple):
-    """How far the sound batches of a segment go."""
+    """The end of the sound batches of a segment."""
 
     position: int
     end_offset: int
     reason: str = ""
-    """What is wrong with the next one."""
+    """The fault of the batch behind the sound ones; "" for none."""
     may_cut: bool = False
-    """A start cuts it off by itself."""
+    """True if a start cuts the damage off by itself."""
 
 
 class Damage(NamedTuple):
-    """Of one partition, and what accepting it means."""
+    """The damage of one partition's log, and the log that would be left if it is accepted."""
 
     partition: Partition
     reason: str
     log_start_offset: int
-    """Where the log would begin."""
+    """The offset where the log would begin."""
     kept_end: int
-    """Where it would end; with 0 and no folder it begins anew."""
+    """The offset where the log would end. With 0 and no folder the log begins anew."""
     segment_index: int
-    """The segment that would be the last one; -1 for none."""
+    """The index of the segment that would be the last one; -1 for none."""
     position: int
-    """Where that would end."""
+    """The position in bytes where the last segment would end."""
     found: Behind
-    """What is readable behind that, and would be set aside."""
+    """The readable records behind the new end, which would be set aside."""
 
 
 def missing_folder(partition: Partition, recovery_point: int) -> Damage:
@@ -94,7 +94,7 @@ def damage_of(
     read: Callable[[int, int], Read],
     count_behind: Callable[[int, int, int], Behind],
 ) -> Damage | None:
-    """The first damage.
+    """Return the first damage of the log; None if there is none.
 
     `read(index, offset)` reads a segment, which begins with `offset`. `count_behind(index, position, offset)` counts
     what is readable from there on, in the later segments too; index -1 is before the first one.
@@ -125,7 +125,7 @@ def damage_of(
 
 
 def _missing_around(log: FoundLog, first: int, end: int) -> str:
-    """Of a log whose segments, from `first` to `end`, are sound; "" for nothing."""
+    """Return what is missing around the sound segments of a log, from `first` to `end`; "" for nothing."""
     bases = {segment.base_offset for segment in log.segments}
     known = {} if log.checks is None else log.checks.segments
     written = [base for base, check in known.items() if check.is_sure and base < log.lost_from]
@@ -142,7 +142,10 @@ def _missing(offset: int, behind: int) -> str:
 
 
 def stale_files(damage: Damage, kept: Iterable[int], names: Iterable[str]) -> list[str]:
-    """Files of the folder that speak of what is given up. `kept`: the base offsets of the segments that stay."""
+    """Return the folder's files that describe a part of the log which is given up.
+
+    `kept` are the base offsets of the segments that stay.
+    """
     bases, in_folder = set(kept), sorted(names)
     snapshots = [
         f"{file_stem(offset)}{SNAPSHOT_SUFFIX}"

@@ -1,4 +1,4 @@
-"""Batches as a walk sees them: header fields without objects, the CRC, and what a batch does to producer state.
+"""Batches as a walk reads them: header fields without objects, the CRC, and the change of producer state.
 
 Recovery walks hundreds of thousands of batches and a fetch checks each batch it serves. So this module reads the header
 as a tuple (`HEADER.unpack_from`) where `oncelog.record` gives a dataclass.
@@ -22,13 +22,14 @@ from oncelog.record.control import MARKER_BYTES, MarkerType, decode_marker
 from oncelog_storage.core.producer_state import CompletedTransaction, ProducerStates
 
 HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
-"""As in `HEADER`: base_offset, batch_length, leader_epoch, magic, crc, attributes, last_offset_delta, base_timestamp,
-max_timestamp, producer_id, producer_epoch, base_sequence, record_count."""
+"""The fields of a batch header in `HEADER`'s order: base_offset, batch_length, leader_epoch, magic, crc, attributes,
+last_offset_delta, base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, record_count.
+"""
 
 CUT_HEADER: Final = "a batch header is cut"
 CUT_BATCH: Final = "a batch is cut"
 CUT: Final = (CUT_HEADER, CUT_BATCH)
-"""The reasons that more bytes might cure."""
+"""The reasons that more bytes might cure: the batch, or its header, is cut."""
 
 _CRC_FROM: Final = 21
 _MARKER_HEAD: Final = bytes((0x20, 0, 0, 0, 0x08))
@@ -37,7 +38,7 @@ _MARKER_BODY: Final = struct.Struct(">hhBhi")
 
 
 def whole_batch_at(buffer: memoryview, at: int, expected_offset: int) -> tuple[HeaderFields, str]:
-    """(header, "") of the whole, sound batch at `at`; (header, reason) where the bytes are none.
+    """Return (header, "") of the whole, sound batch at `at`, or (header, reason) if the bytes are none.
 
     `expected_offset` is the lowest base offset that may stand here, -1 if unknown. The CRC does not cover the base
     offset. In a compacted log it may be higher, and then the caller must look at what follows (`batch_walk.check_gap`).
@@ -88,7 +89,7 @@ def replay_batch(
 
 
 def read_marker(buffer: Buffer, at: int, size_bytes: int) -> tuple[bool, int] | None:
-    """(is commit, coordinator epoch) of a control batch; None where it ends no transaction.
+    """Return (True for a commit, coordinator epoch) of a control batch; None if it ends no transaction.
 
     Raises KafkaError(CORRUPT_MESSAGE).
     """

@@ -1,8 +1,8 @@
-"""What the leader's node knows of one follower's fetch session, and what it has to say (KIP-227).
+"""One follower's fetch session at the leader's node, and its news for the follower (KIP-227).
 
 ```
-request: what changed ──▶ FollowedPartition.told ──▶ its position is compared once with the leader's history
-answer:  what is dirty ◀── news_of: a divergence, records, another log start; a high watermark alone is late news
+request: changed positions ──▶ FollowedPartition.moved_to ──▶ its position is compared once with the leader's history
+answer:  dirty partitions ◀── news_of: a divergence, records, another log start; a high watermark alone is late news
 ```
 
 A session costs nothing for partitions in which nothing happens: a request names only those whose position changed, and
@@ -22,17 +22,17 @@ _NOTHING: Final = PositionTaken(None)
 
 
 class News(NamedTuple):
-    """What an answer says of a partition, besides its leader and high watermark."""
+    """The news of a partition for an answer, besides its leader and high watermark."""
 
     is_due: bool
-    """It must be said even if there are no records to send."""
+    """True if the answer must name the partition even without records."""
     diverging: Divergence | None = None
     read_from: int | None = None
-    """Records from here on go with it."""
+    """Records from this offset on go into the answer; None: there are none."""
 
 
 class FollowedPartition:
-    """One partition of a session."""
+    """One partition of a follower's fetch session, at the leader's node."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -52,18 +52,21 @@ class FollowedPartition:
         self.session = session
         self.partition = partition
         self.hosted: Partition | None = None
-        """Which tells of its news."""
+        """The hosted partition, which calls `mark` when it has news; None before it is watched."""
         self.position = FollowerPosition(0, -1, -1)
         self.current_leader_epoch = -1
         self.node_epoch = -1
         self.is_taken = False
-        """This position was compared with the leader's history, which must come before anything else is told."""
+        """True if this position was compared with the leader's history.
+
+        Nothing else is sent to the follower before that.
+        """
         self.diverging: Divergence | None = None
         self.is_told_to_truncate = False
         self.sent_high_watermark = self.sent_log_start = _NEVER_SENT
 
     def mark(self) -> None:
-        """There may be something to say."""
+        """Mark the partition as one that may have news, and wake the session."""
         self.session.dirty[self] = None
         self.session.wake()
 
@@ -81,9 +84,9 @@ class FollowedPartition:
     def moved_to(
         self, position: FollowerPosition, current_leader_epoch: int, node_epoch: int
     ) -> None:
-        """The follower says where it stands."""
+        """Take a new position from the follower's request."""
         if self.diverging is not None or position.fetch_offset <= self.position.fetch_offset:
-            # What the last answer told of high watermark and log start was not taken.
+            # The follower did not take the high watermark and log start of the last answer.
             self.sent_high_watermark = self.sent_log_start = _NEVER_SENT
         self.position = position
         self.current_leader_epoch = current_leader_epoch
@@ -92,7 +95,7 @@ class FollowedPartition:
         self.diverging = None
 
     def take(self, partition: Partition, now_s: float) -> PositionTaken:
-        """Count the position, once. Raises KafkaError(REPLICA_NOT_AVAILABLE)."""
+        """Count the position once, and return what it changed. Raises KafkaError(REPLICA_NOT_AVAILABLE)."""
         session, state = self.session, partition.replicas
         node_id = session.node_id
         if self.is_taken and state is not None and node_id in state.followers:
@@ -103,7 +106,10 @@ class FollowedPartition:
         return taken
 
     def news_of(self, partition: Partition) -> News:
-        """Raises KafkaError(OFFSET_OUT_OF_RANGE): the follower must begin where this log does."""
+        """Return the news of the partition.
+
+        Raises KafkaError(OFFSET_OUT_OF_RANGE): the follower must begin where this log does.
+        """
         log, offset = partition.state, self.position.fetch_offset
         if self.diverging is not None:
             # Told once; nothing else is, until the follower has cut its log and says where it stands then.
@@ -118,7 +124,7 @@ class FollowedPartition:
 
 
 class ReplicaSession(Liveness):
-    """What one follower fetches from this node."""
+    """The fetch session of one follower with this node. Times are monotonic seconds."""
 
     __slots__ = (
         "dirty",
@@ -138,14 +144,14 @@ class ReplicaSession(Liveness):
         self.session_epoch = 0
         self.partitions: dict[PartitionName, FollowedPartition] = {}
         self.dirty: dict[FollowedPartition, None] = {}
-        """Those of which there may be something to say."""
+        """The partitions that may have news."""
         self.late: dict[FollowedPartition, None] = {}
-        """Those with nothing but a new high watermark: it waits for company."""
+        """The partitions whose only news is a new high watermark. It waits until other news is sent."""
         self.is_late_due = False
         self.is_closed = False
 
     def wake(self) -> None:
-        """There is news; the shell's session ends the follower's wait."""
+        """Wake the follower's request that waits for news. The shell's session overrides this."""
 
     def followed(self, partition: PartitionName) -> FollowedPartition:
         found = self.partitions.get(partition)
@@ -154,7 +160,7 @@ class ReplicaSession(Liveness):
         return found
 
     def leave(self, partition: PartitionName) -> None:
-        """The follower does not follow this partition any more."""
+        """Take a partition out of the session, because the follower no longer follows it."""
         followed = self.partitions.pop(partition, None)
         if followed is None:
             return
@@ -173,7 +179,10 @@ class ReplicaSession(Liveness):
         self.wake()
 
     def go_on(self, session_id: int, session_epoch: int, now_s: float) -> ErrorCode:
-        """The session's next request. A request or an answer that was lost ends the session."""
+        """Take the session's next request.
+
+        Return NONE, or the code for a session that a lost request or answer has ended.
+        """
         if session_id != self.session_id:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if session_epoch != self.session_epoch + 1:
@@ -197,8 +206,11 @@ class ReplicaSession(Liveness):
     def is_worth_an_answer(
         self, followed: FollowedPartition, high_watermark: int, *, has_news: bool, is_late: bool
     ) -> bool:
-        """A high watermark alone is no hurry, since consumers read from leaders: it goes with the next answer, or after
-        a linger. Told at once, it would double the messages of every append."""
+        """True if the partition must be in this answer.
+
+        A new high watermark alone is no hurry, since consumers read from leaders: it goes with the next answer, or
+        after a linger. Sent at once, it would double the messages of every append.
+        """
         if has_news or followed.sent_high_watermark == high_watermark:
             return has_news
         if not is_late:
@@ -206,7 +218,7 @@ class ReplicaSession(Liveness):
         return is_late
 
     def said(self, followed: FollowedPartition, high_watermark: int, log_start_offset: int) -> None:
-        """An answer without an error has left."""
+        """Note that an answer without an error has left."""
         followed.sent_high_watermark = high_watermark
         followed.sent_log_start = log_start_offset
         self.late.pop(followed, None)

@@ -1,4 +1,4 @@
-"""Which segments may be deleted: by age, by size, or because the log's start has passed them."""
+"""Retention: the segments that may be deleted by age, by size, or because the log's start has passed them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -10,18 +10,21 @@ from oncelog_storage.core.partition import Partition
 
 
 class LogStart(NamedTuple):
-    """Where retention lets a log begin."""
+    """The start that retention gives to a log."""
 
     offset: int
     rolls: bool = False
-    """Even the newest segment is too old. A new one begins first, so that a log without appends becomes empty, as
-    Kafka's does."""
+    """True if even the newest segment is too old. A new segment is begun first.
+
+    So a log without appends becomes empty, as Kafka's does.
+    """
 
 
 def log_start_of(partition: Partition, newest: Iterable[int], now: int) -> LogStart:
-    """`newest` has the largest timestamp of each segment, -1 for none. It is read only as far as it is needed.
+    """Return the log start by the topic's retention. `now` is in ms.
 
-    A compacted topic keeps everything. A follower takes its log's start from the leader.
+    `newest` yields the largest timestamp of each segment, -1 for none; only the needed ones are read. A compacted topic
+    keeps everything. A follower takes its log's start from the leader.
     """
     log = partition.state
     if not log.segments or not log.config.is_deleted or not partition.leadership.is_here:
@@ -48,7 +51,7 @@ def keep_from(
     high_watermark: int,
     now: int,
 ) -> int:
-    """The offset below which the topic's retention covers nothing any more; never above the high watermark.
+    """Return the offset below which the topic's retention keeps nothing. It is never above the high watermark.
 
     `facts` of the segments are read only as far as they are needed. `sizes`: (base offset, bytes) of each.
     """
@@ -63,7 +66,7 @@ def _expired_before(
     high_watermark: int,
     now: int,
 ) -> int:
-    """Where the first segment begins that is still young enough."""
+    """Return the base offset of the first segment that is young enough."""
     if config.retention_ms < 0:
         return 0
     for segment in facts:
@@ -74,7 +77,7 @@ def _expired_before(
 
 
 def _surplus_before(config: TopicConfig, sizes: Sequence[tuple[int, int]]) -> int:
-    """Where the log would begin if whole old segments above retention.bytes went; the newest always stays."""
+    """Return the log start if whole old segments above retention.bytes went. The newest segment always stays."""
     if config.retention_bytes < 0:
         return 0
     surplus = sum(size_bytes for _, size_bytes in sizes) - config.retention_bytes
@@ -86,7 +89,7 @@ def _surplus_before(config: TopicConfig, sizes: Sequence[tuple[int, int]]) -> in
 
 
 def segment_start(sizes: Sequence[tuple[int, int]], offset: int) -> int:
-    """Where the last segment begins that does at or below `offset`; 0 for none."""
+    """Return the base offset of the last segment that begins at or below `offset`; 0 for none."""
     return max((base_offset for base_offset, _ in sizes if base_offset <= offset), default=0)
 
 
@@ -97,11 +100,12 @@ def removable_below(
     snapshots: Iterable[int],
     committed: int,
 ) -> int:
-    """Segments below may go: they are before the log start that is written down, and the next start reads none of them.
+    """Return the offset below which segments may go.
 
-    Of a partition with followers a start takes a producer snapshot from below the high watermark as it is written down
-    (`core.recovery`). That may be much older than the recovery point. What follows it is replayed: a transaction that
-    is open there would stay open if its marker were deleted.
+    They are before the log start that is stored on disk, and the next start reads none of them. A start of a partition
+    with followers takes a producer snapshot from below the stored high watermark (`core.recovery`). That snapshot may
+    be much older than the recovery point, and the batches behind it are replayed. A transaction that is open there
+    would stay open if its marker were deleted.
     """
     below = min(log_start, recovery_point)
     if replica_count <= 1:
@@ -112,9 +116,10 @@ def removable_below(
 def removable_snapshots(
     offsets: Sequence[int], checkpoint: int, committed: int, kept_count: int
 ) -> list[int]:
-    """Kept are the newest `kept_count` up to this checkpoint, any after it, and the newest at or below `committed`.
+    """Return the snapshots that may be deleted.
 
-    That is the high watermark as it is written down: what a start after a crash begins from. `offsets` ascend.
+    These stay: the newest `kept_count` up to this checkpoint, any after it, and the newest at or below `committed`.
+    That is the stored high watermark, from which a start after a crash begins. `offsets` ascend.
     """
     usable = [offset for offset in offsets if offset <= checkpoint]
     below = max((offset for offset in usable if offset <= committed), default=None)

@@ -1,4 +1,4 @@
-"""Which role each partition has on this node, and what is due of it: leader, follower, or nothing.
+"""The role of each partition on this node (leader, follower or none) and the step that follows from it.
 
 ```
 image ──▶ leads it, has followers: a leader epoch begins at the log's end; its ISR is looked after
@@ -23,39 +23,39 @@ HostedT = TypeVar("HostedT", bound=Partition)
 
 
 class RoleStep(Enum):
-    """What the shell does when the image has named a partition."""
+    """The shell's step after a metadata image has named a partition."""
 
     NOTHING = "nothing"
     COMMIT = "commit"
-    """It is alone: what is on its disk is committed."""
+    """This node has the only replica: what is on its disk is committed."""
     LEAD = "lead"
     FETCH = "fetch"
-    """From the leader's node, in the leader epoch of the image."""
+    """Fetch the partition from its leader's node, in the leader epoch of the image."""
 
 
 class Role(NamedTuple):
     step: RoleStep
     leaves_fetcher: bool = False
-    """First: it is fetched from nobody, or from the next leader."""
+    """True if fetching stops first: the partition is fetched from no node, or from the next leader."""
     begins_leader_epoch: bool = False
-    """With LEAD: the log takes the leader epoch down before."""
+    """True if the log must write the new leader epoch down before the step LEAD."""
 
 
 class DamageRole(NamedTuple):
-    """What is done about a damaged copy."""
+    """The shell's steps for a damaged copy of a partition."""
 
     leaves_fetcher: bool = False
     isr: list[int] | None = None
-    """To be proposed: this node leaves."""
+    """The ISR without this node, to be proposed; None for no proposal."""
     was_refused: bool = False
-    """With `isr`: it was proposed before, in another state of the metadata."""
+    """True if an earlier proposal to leave the ISR was refused, under other metadata."""
     copies_again: bool = False
 
 
 def missing_replicas(
     old: Mapping[str, TopicFacts], new: Mapping[str, TopicFacts], node_id: int
 ) -> Iterator[PartitionName]:
-    """A replica begins to exist when the image names it; leaders are made when they are asked for."""
+    """Yield the replicas that the new image gives to this node. A leader is made when it is first used."""
     for name, topic in new.items():
         if topic is old.get(name):
             continue
@@ -68,14 +68,14 @@ class Roles(Generic[HostedT]):
     def __init__(self, node_id: int) -> None:
         self._node_id = node_id
         self._following: dict[HostedT, int] = {}
-        """In which leader epoch it is fetched."""
+        """The partitions that are fetched, with the leader epoch of each."""
         self._strays: dict[HostedT, float] = {}
         self._left_at: dict[HostedT, int] = {}
-        """The metadata offset at which a damaged leader last proposed to leave."""
+        """The metadata offset at which a damaged leader last proposed to leave the ISR."""
         self._repairing: set[HostedT] = set()
 
     def take(self, hosted: HostedT, found: PartitionFacts | None, now_s: float) -> Role:
-        """The image says this of the partition; None: it does not exist."""
+        """Take over what the image says of a partition; None: it does not exist. Return the step that follows."""
         if found is None:
             self._strays.pop(hosted, None)
             self._left_at.pop(hosted, None)
@@ -96,7 +96,7 @@ class Roles(Generic[HostedT]):
         return Role(RoleStep.LEAD, leaves_fetcher, not hosted.leads_in(found.leader_epoch))
 
     def follow(self, hosted: HostedT, found: PartitionFacts) -> Role:
-        """It is led elsewhere."""
+        """Return the step for a partition that another node leads."""
         is_replica = self._node_id in found.replicas
         if found.leader < 0 or not is_replica or hosted.offline is not None:
             return Role(RoleStep.NOTHING, self._leaves(hosted))
@@ -110,7 +110,7 @@ class Roles(Generic[HostedT]):
         return self._following.pop(hosted, None) is not None
 
     def strays(self, now_s: float, delay_s: float) -> list[HostedT]:
-        """Those that have been of no use for so long that they are deleted."""
+        """Return the partitions that have been assigned elsewhere for `delay_s` seconds, so that they are deleted."""
         return [hosted for hosted, since in self._strays.items() if now_s - since >= delay_s]
 
     # Damage.
@@ -118,8 +118,10 @@ class Roles(Generic[HostedT]):
     def after_damage(
         self, hosted: HostedT, found: PartitionFacts | None, metadata_offset: int
     ) -> DamageRole:
-        """A leader proposes once for each state of the metadata: what was refused is refused again until that
-        changes."""
+        """Return the steps for a damaged copy.
+
+        A leader proposes once for each metadata offset: a refused proposal is refused again until the metadata change.
+        """
         if found is None:
             return DamageRole()
         damage = after_damage(hosted, self._node_id, found.replicas, found.isr, found.leader)
@@ -140,38 +142,41 @@ class Roles(Generic[HostedT]):
                 return DamageRole()
 
     def repair_ended(self, hosted: HostedT) -> None:
-        """It is whole again, or to be tried again."""
+        """Note that a repair has ended. The copy is whole again, or is to be tried again."""
         self._repairing.discard(hosted)
 
     # High watermarks.
 
     def high_watermarks(self, all_hosted: Iterable[HostedT]) -> dict[PartitionName, int]:
-        """What a start after a crash begins from; where this node is alone the log's end says it."""
+        """Return the high watermarks of partitions with followers, which a start after a crash begins from.
+
+        If this node has the only replica, the log's end says it.
+        """
         return {
             hosted.partition: hosted.high_watermark
             for hosted in all_hosted
             if hosted.state.exists_on_disk
-            # It may be about to lose records below it.
+            # The partition may be about to lose records below its high watermark.
             and not hosted.is_truncating
             and (hosted.replicas is not None or hosted in self._following)
         }
 
 
 class ReplicationMetrics(NamedTuple):
-    """For metrics: how followers of what this node leads, and their transactions, keep up."""
+    """Counts for metrics: how well followers, and transactions, of the partitions led here keep up."""
 
     under_replicated_count: int
     under_min_isr_count: int
     late_count: int
-    """Partitions led here with a late transaction (KIP-664)."""
+    """The number of partitions led here with a late transaction (KIP-664)."""
     follower_lag: dict[tuple[str, int, int], int]
-    """(topic, partition, follower's node id) → records it has not yet, of partitions led here."""
+    """The records that each follower lacks, of partitions led here, by (topic, partition, follower's node id)."""
 
 
 def metrics_of(
     all_hosted: Iterable[Partition], now: int, late_transaction_ms: int
 ) -> ReplicationMetrics:
-    """`now` is milliseconds since 1970."""
+    """Return the counts for metrics. `now` is milliseconds since 1970."""
     led = [hosted for hosted in all_hosted if hosted.leadership.is_here]
     lag = {
         (*hosted.partition, node_id): max(

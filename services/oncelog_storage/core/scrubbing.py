@@ -1,7 +1,7 @@
-"""The slow look at old data: is every batch of a sealed segment whole, in order, and of the leader epoch that wrote it?
+"""The scrubbing of old data: each batch of a sealed segment must be whole, in order, and of its offset's leader epoch.
 
 Damage to bytes that nobody reads would otherwise be found when the last sound copy is gone. Only partitions with other
-replicas are looked at: elsewhere there is nothing to repair from, and a read tells the same.
+replicas are looked at: elsewhere there is nothing to repair from, and a read finds the same damage.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ SegmentT = TypeVar("SegmentT", bound=SegmentState)
 
 
 class Place(NamedTuple, Generic[HostedT, SegmentT]):
-    """What is to be looked at next."""
+    """The place in a segment where scrubbing goes on."""
 
     leader: HostedT
     segment: SegmentT
@@ -30,11 +30,11 @@ class Place(NamedTuple, Generic[HostedT, SegmentT]):
     position: int
     expected_offset: int
     leader_epochs: LeaderEpochs
-    """As they were when reading began; what is old does not change."""
+    """The leader epochs when reading began. Those of old offsets do not change."""
 
     @property
     def is_current(self) -> bool:
-        """The segment is still what it was when reading began; compaction and truncation replace it."""
+        """True if the segment is still the one where reading began. Compaction and truncation replace it."""
         log = self.leader.state
         return (
             log.truncation_count == self.truncation_count
@@ -53,7 +53,7 @@ class Place(NamedTuple, Generic[HostedT, SegmentT]):
 def places(
     hosted: Iterable[tuple[HostedT, Sequence[SegmentT]]],
 ) -> list[Place[HostedT, SegmentT]]:
-    """The sealed ones of these segments, as they are now, where other replicas have them too."""
+    """Return the beginnings of the sealed segments, for partitions that other nodes have too."""
     return [
         Place(
             leader,
@@ -76,15 +76,15 @@ class Finding(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """After one read."""
+    """The result of one read of a segment."""
 
     position: int
-    """Where to go on."""
+    """The position where the next read begins, in bytes."""
     expected_offset: int
-    """The lowest offset to expect there."""
+    """The lowest offset to expect where the next read begins."""
     finding: Finding | None = None
     needed_bytes: int = 0
-    """The batch there was cut by the read: read again, so much. 0: this look is done."""
+    """The length of a batch that the read cut, and which must be read again as a whole. 0: this look is done."""
 
 
 def look_at(
@@ -97,11 +97,10 @@ def look_at(
     *,
     wanted_bytes: int,
 ) -> Looked:
-    """The bytes at `position` of a segment of `size_bytes` that ends at `end_offset`, -1 for unknown.
+    """Check the bytes at `position` of a segment of `size_bytes` that ends at `end_offset`, -1 for unknown.
 
-    `wanted_bytes` were asked for. Fewer come at the segment's end, and from a file that is shorter than it was.
-
-    What the CRC does not cover is held against what else is known: offsets must rise, and the leader epoch must be the
+    `wanted_bytes` were asked for. Fewer come at the segment's end, and from a file that is shorter than it was. The CRC
+    does not cover all fields, so these are checked by other facts: offsets must rise, and the leader epoch must be the
     one that wrote there.
     """
     at, reason, needed = 0, "", HEADER_BYTES
@@ -129,7 +128,7 @@ def look_at(
 
 
 def look_on(place: Place[HostedT, SegmentT], bytes_max: int) -> Walk[Looked]:
-    """Looks at about `bytes_max` more. A longer batch is read whole."""
+    """Check about `bytes_max` more of a segment, and return the result. A longer batch is read whole."""
     wanted = bytes_max
     while not place.is_at_end:
         data = yield Read(place.position, min(wanted, place.size_bytes - place.position))

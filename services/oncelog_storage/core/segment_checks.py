@@ -1,11 +1,11 @@
-"""What is written down of a log's segments. By it a start notices one that is missing, exchanged, or another log's.
+"""The checks of a log's segments, by which a start notices a segment that is missing, exchanged, or another log's.
 
 `segments-checkpoint`, in the partition's folder, is written with each checkpoint and before the first batch of each
 segment. Text, much as Kafka's checkpoints: version 1; topic id and partition; log start and the end of what was safe on
 disk; count; one line `baseOffset size headCrc abortedEntries abortedCrc` a segment; the CRC-32C of all that.
 
 `headCrc` is the CRC-32C of the first batch's header, which says whose segment it is: producers, times, and the CRC of
-the records are in it. A segment that is about to be cut or replaced is `UNSURE`. Where the file is missing, damaged or
+the records are in it. A segment that is about to be cut or replaced is `UNSURE`. If the file is missing, damaged or
 old, nothing is believed that only it could tell, and the log is read from its beginning.
 """
 
@@ -20,18 +20,18 @@ from oncelog_storage.core.segment_files import LOG_SUFFIX, file_stem
 
 CHECKS_FILE: Final = "segments-checkpoint"
 NO_POWER_LOST: Final = 2**63 - 1
-"""In the place of the offset from which on a power cut may have taken anything."""
+"""The offset from which a power cut may have taken bytes, when there was no power cut."""
 _VERSION: Final = "1"
 _HEAD_LINES: Final = 4
-"""Before those of the segments."""
+"""The number of lines in `segments-checkpoint` before those of the segments."""
 
 
 class SegmentCheck(NamedTuple):
-    """Of one segment. The newest grows after that, the others are as large as it says."""
+    """The check of one segment. The newest segment may grow after the check; the others have exactly this size."""
 
     size_bytes: int
     head_crc: int
-    """0 where no batch was ever in it."""
+    """The CRC-32C of the first batch's header; 0 if no batch was ever in the segment."""
     aborted: AbortedCheck
 
     @property
@@ -40,7 +40,7 @@ class SegmentCheck(NamedTuple):
 
 
 UNSURE: Final = SegmentCheck(-1, 0, NOT_KNOWN)
-"""It may be there or not, with this content or that."""
+"""The check of a segment that may be there or not, with its old content or a new one."""
 
 
 class LogChecks(NamedTuple):
@@ -48,9 +48,9 @@ class LogChecks(NamedTuple):
     partition: int
     log_start_offset: int
     safe_end: int
-    """All before was synced."""
+    """The offset below which everything was synced."""
     segments: Mapping[int, SegmentCheck]
-    """By base offset, ascending."""
+    """The check of each segment by its base offset, ascending."""
 
     def unsure_of(self, base_offsets: Iterable[int]) -> "LogChecks":
         changed = {base: UNSURE for base in base_offsets if base in self.segments}
@@ -73,7 +73,7 @@ def encode_checks(checks: LogChecks) -> bytes:
 
 
 def decode_checks(data: bytes) -> LogChecks:
-    """Raises ValueError."""
+    """Read the content of a `segments-checkpoint`. Raises ValueError."""
     content, _, crc = data.removesuffix(b"\n").rpartition(b"\n")
     lines = content.decode().split("\n")
     is_whole = len(lines) >= _HEAD_LINES and data.endswith(b"\n") and lines[0] == _VERSION
@@ -91,12 +91,12 @@ def decode_checks(data: bytes) -> LogChecks:
 
 
 class FoundSegment(NamedTuple):
-    """As it lies in the folder."""
+    """A segment as a start finds it in the folder."""
 
     base_offset: int
     size_bytes: int
     head: bytes = b""
-    """Its first bytes: a header, or fewer."""
+    """The segment's first bytes: a batch header, or fewer."""
 
     @property
     def head_crc(self) -> int:
@@ -104,16 +104,16 @@ class FoundSegment(NamedTuple):
 
 
 def head_crc(data: bytes) -> int:
-    """Of the header that a segment begins with; 0 where it is not whole."""
+    """Return the CRC-32C of the header that a segment begins with; 0 if it is not whole."""
     return crc32c(data[:HEADER_BYTES]) if len(data) >= HEADER_BYTES else 0
 
 
 class Fault(NamedTuple):
-    """A segment that is not what was written down of it."""
+    """A segment that differs from its check in `segments-checkpoint`."""
 
     base_offset: int
     reason: str
-    """Behind the name of its file."""
+    """The text that follows the name of the segment's file in a message."""
 
     @property
     def name(self) -> str:
@@ -128,9 +128,10 @@ def faults_of(
     lost_from: int = NO_POWER_LOST,
     may_have_gaps: bool,
 ) -> Iterator[Fault]:
-    """In the order of offsets. `found` ascends; `lost_from`: from there on a power cut may have taken anything.
+    """Yield the faults of segments, in the order of their offsets.
 
-    A log that `may_have_gaps` was compacted, and then its first batches may be gone.
+    `found` ascends. From `lost_from` on a power cut may have taken anything. A log that `may_have_gaps` was compacted,
+    and then its first batches may be gone.
     """
     known = {} if checks is None else checks.segments
     newest = max((base for base, check in known.items() if check.is_sure), default=-1)
@@ -157,7 +158,10 @@ def faults_of(
 def _wrong_content(
     segment: FoundSegment, check: SegmentCheck, *, is_safe: bool, may_grow: bool
 ) -> str:
-    """Where it is not `is_safe`, a power cut may have taken its end."""
+    """Return what is wrong with a segment's content; "" for nothing.
+
+    If it is not `is_safe`, a power cut may have cut its end.
+    """
     if check.head_crc and segment.head_crc not in (0, check.head_crc):
         return "begins with another batch than was written there"
     size_bytes = segment.size_bytes

@@ -1,4 +1,4 @@
-"""The names of a partition's files, and what a name says (Kafka's, and a few of ours)."""
+"""The names of a partition's files, and what each name says (Kafka's names, and a few of oncelog's own)."""
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -25,13 +25,13 @@ def file_stem(offset: int) -> str:
 
 
 def offsets_of(names: Iterable[str], suffix: str) -> list[int]:
-    """The offsets that name files of this kind, ascending."""
+    """Return the offsets in the names of files with this suffix, ascending."""
     stems = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
     return sorted(int(stem) for stem in stems if stem.isdigit())
 
 
 def index_bases(names: Iterable[str]) -> list[int]:
-    """The base offsets of segments that have an index, ascending, each once."""
+    """Return the base offsets of segments that have an index, ascending, each once."""
     return sorted({int(name.partition(".")[0]) for name in names if is_index(name)})
 
 
@@ -40,20 +40,20 @@ def is_index(name: str) -> bool:
 
 
 class FoundFiles(NamedTuple):
-    """What a start finds in a partition's folder."""
+    """The files that a start finds in a partition's folder."""
 
     leftovers: list[str]
-    """Of interrupted writes and deletions: they go."""
+    """Files of interrupted writes and deletions. They are removed."""
     base_offsets: list[int]
-    """Of the segments, ascending."""
+    """The base offsets of the segments, ascending."""
     lone_indexes: list[str]
     """Indexes without a segment, sorted by name."""
 
     def missing_segment(self) -> str:
-        """The name of the first segment file that somebody removed; "" for none.
+        """Return the name of the first segment file that somebody removed; "" for none.
 
-        A segment that is removed in order loses its indexes first. Only an index before the log's first segment is none
-        of a loss: a checkpoint may finish it just after retention took its segment away.
+        A segment that is removed in order loses its indexes first. Only an index before the log's first segment is no
+        sign of a loss: a checkpoint may finish that index just after retention took its segment away.
         """
         first = file_stem(self.base_offsets[0]) if self.base_offsets else ""
         for name in self.lone_indexes:
@@ -64,7 +64,7 @@ class FoundFiles(NamedTuple):
 
 
 def found_files(names: Iterable[str]) -> FoundFiles:
-    """`names` in any order; leftovers keep theirs."""
+    """Sort the files of a folder by kind. `names` may be in any order, and leftovers keep that order."""
     leftovers: list[str] = []
     kept: list[str] = []
     for name in names:
@@ -82,25 +82,25 @@ class Swap(NamedTuple):
 
     base_offset: int
     name: str
-    """Of the cleaned segment's file."""
+    """The name of the cleaned segment's file."""
 
     def replaced(self, names: Iterable[str], end_offset: int) -> tuple[int, ...]:
-        """The base offsets of the segments it replaces; it ends at `end_offset`."""
+        """Return the base offsets of the segments that the cleaned one replaces. The cleaned one ends at `end_offset`."""
         end = max(end_offset, 1)
         others = offsets_of(names, LOG_SUFFIX)
         return (self.base_offset, *(each for each in others if self.base_offset < each < end))
 
 
 class SwapsFound(NamedTuple):
-    """What a start does with interrupted replacements."""
+    """The interrupted replacements of segments that a start finds."""
 
     undone: list[str]
-    """Files of those that were not decided: they go."""
+    """Files of replacements that were not decided. They are removed."""
     decided: list[Swap]
 
 
 def swaps_found(names: Iterable[str]) -> SwapsFound:
-    """The segment's own `.log.swap` is renamed last: without it nothing was decided."""
+    """Find the interrupted replacements. A replacement is decided once its `.log.swap` exists, which is renamed last."""
     ordered = sorted(names)
     known = set(ordered)
     undone = [name for name in ordered if name.endswith(CLEANED_SUFFIX)]

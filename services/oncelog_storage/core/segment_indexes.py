@@ -1,4 +1,4 @@
-"""The three indexes of a segment in memory, and how much of each is in its file already."""
+"""The three indexes of a segment in memory, and how much of each is already in its file."""
 
 from oncelog_storage.core.aborted_index import ENTRY_BYTES as ABORTED_ENTRY_BYTES
 from oncelog_storage.core.aborted_index import (
@@ -32,7 +32,9 @@ def decode_indexes(
     *,
     below: int | None = None,
 ) -> "SegmentIndexes":
-    """From the bytes of the files, for a segment of `size_bytes`. Entries from offset `below` on are dropped.
+    """Read the indexes of a segment of `size_bytes` from their files' bytes.
+
+    Entries from offset `below` on are dropped.
 
     Raises CorruptIndex.
     """
@@ -49,7 +51,7 @@ def decode_indexes(
 
 
 def aborted_entries(check: AbortedCheck, data: bytes) -> Aborted:
-    """All of the file, which must begin with what `check` was made for. Raises CorruptAbortedIndex."""
+    """Return all entries of an aborted index file, which must match `check`. Raises CorruptAbortedIndex."""
     if not check.holds(data):
         raise CorruptAbortedIndex(f"the first {check.entry_count} entries are not what was written")
     return decode_entries(data)
@@ -70,7 +72,7 @@ class SegmentIndexes:
 
     @property
     def is_written(self) -> bool:
-        """The files have all of them."""
+        """True if the files have all entries of the three indexes."""
         return (
             self.offset_written == self.offset.size_bytes
             and self.time_written == self.time.size_bytes
@@ -78,7 +80,10 @@ class SegmentIndexes:
         )
 
     def unwritten(self, stem: str) -> list[tuple[str, int, bytes]]:
-        """(path, position, bytes) of what is not in the files; empty parts create them. `stem` is without a suffix."""
+        """Return (path, position, bytes) of each part that is not in its file. An empty part creates its file.
+
+        `stem` is the path without a suffix.
+        """
         parts = [
             (
                 stem + OFFSET_INDEX_SUFFIX,
@@ -94,7 +99,7 @@ class SegmentIndexes:
         return parts
 
     def written(self, parts: list[tuple[str, int, bytes]]) -> None:
-        """These parts are in their files now."""
+        """Note that these parts are in their files now."""
         for path, position, data in parts:
             end = position + len(data)
             if path.endswith(OFFSET_INDEX_SUFFIX):

@@ -1,8 +1,8 @@
-"""What a segment knows of its batches: size, ends, indexes, largest timestamp; and when the next one begins.
+"""The state of a segment in memory: size, ends, indexes, largest timestamp; and the rule when the next one begins.
 
-`oncelog_storage.segment.Segment` is one that has files. Appends go to the `.log` only; index entries gather here and
-are written at the next checkpoint, since a crash before it scans this part of the log again anyway. A sealed segment's
-indexes are loaded when first asked for.
+`oncelog_storage.segment.Segment` extends it with files. Appends go to the `.log` only. Index entries gather in memory
+and are written at the next checkpoint, since a crash before it scans this part of the log again anyway. A sealed
+segment's indexes are loaded when first asked for.
 """
 
 from abc import ABC, abstractmethod
@@ -28,13 +28,16 @@ from oncelog_storage.core.replay import HeaderFields
 from oncelog_storage.core.segment_indexes import SegmentIndexes, empty_indexes
 
 INDEX_BYTES_MAX: Final = 10 * 1024 * 1024
-"""A segment rolls when its index has grown to this; Kafka's segment.index.bytes."""
+"""A segment rolls when one of its indexes has grown to this size; Kafka's segment.index.bytes."""
 _RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 _REBUILT_INTERVAL_BYTES: Final = 4096
 
 
 class SegmentState(ABC):
-    """Offsets from `base_offset` on. `size_bytes` is what counts: bytes behind it were never acknowledged."""
+    """The state of one segment, which holds offsets from `base_offset` on.
+
+    Only its first `size_bytes` count: bytes behind them were never acknowledged.
+    """
 
     def __init__(
         self, base_offset: int, *, size_bytes: int = 0, created_ms: int = 0, is_new: bool = False
@@ -42,18 +45,19 @@ class SegmentState(ABC):
         self.base_offset = base_offset
         self.size_bytes = size_bytes
         self.created_ms = created_ms
-        """Of one that was there at the start, when its file was last written."""
+        """The time when the file was last written, in ms, for a segment that was there at the start."""
         self.written_ms = 0
-        """When this process last wrote to it."""
+        """The time when this process last wrote to the segment, in ms; 0: it did not."""
         self.first_timestamp = -1
         self.end_offset = -1
-        """Behind the last batch, or where the next segment begins; -1 while a scan has not found it."""
+        """The offset behind the last batch, or of the next segment; -1 while a scan has not found it."""
         self.aborted_check = AbortedCheck()
-        """What the last checkpoint says that the file of aborted transactions begins with."""
+        """The check of the aborted index in the last checkpoint: the entries that its file begins with."""
         self._is_aborted_derived = False
-        """They come from the batches, and need not be the file's to the byte."""
+        """True if the aborted transactions were derived from the batches. They need not equal the file's to the byte.
+        """
         self.head_crc = 0
-        """Of the header that it begins with, 0 for none."""
+        """The CRC-32C of the header that the segment begins with; 0 for none."""
         self._bytes_since_entry = 0
         self._max_timestamp = -1
         self._max_timestamp_offset = base_offset
@@ -62,11 +66,14 @@ class SegmentState(ABC):
 
     @abstractmethod
     def _load_indexes(self) -> SegmentIndexes:
-        """From where they are kept."""
+        """Load the segment's indexes from its files."""
 
     @property
     def changed_ms(self) -> int:
-        """Its age counts from here if its records have no timestamps, as in Kafka."""
+        """The time of the last change, in ms.
+
+        As in Kafka, a segment's age counts from it if its records have no timestamps.
+        """
         return max(self.created_ms, self.written_ms)
 
     @property
@@ -81,7 +88,10 @@ class SegmentState(ABC):
         max_timestamp: int,
         interval_bytes: int,
     ) -> None:
-        """Take a batch into the indexes: an entry whenever `interval_bytes` have gone by."""
+        """Take a batch into the indexes.
+
+        They get an entry whenever more than `interval_bytes` were written since the last.
+        """
         self.end_offset = last_offset + 1
         if max_timestamp > self._max_timestamp:
             self._max_timestamp = max_timestamp
@@ -99,7 +109,7 @@ class SegmentState(ABC):
         self._loaded().aborted.append(entry)
 
     def ended(self, completed: CompletedTransaction | None) -> None:
-        """A marker in this segment ended this transaction; only one that was aborted is indexed."""
+        """Note that a marker in this segment ended a transaction. Only an aborted one is indexed."""
         if completed is not None and not completed.is_commit:
             self.add_aborted(
                 AbortedTransactionEntry(
@@ -111,14 +121,16 @@ class SegmentState(ABC):
             )
 
     def index_largest_timestamp(self) -> None:
-        """Put it into the time index, where it will be looked for when the batches are not read again: when no more
-        batches come, as Kafka does, and with each checkpoint.
+        """Put the largest timestamp into the time index.
+
+        Readers find it there without the batches. As in Kafka, this is called when no more batches come. oncelog also
+        calls it with each checkpoint.
         """
         if self._max_timestamp >= 0:
             self._loaded().time.maybe_append(self._max_timestamp, self._max_timestamp_offset)
 
     def current_aborted_check(self) -> AbortedCheck:
-        """For the aborted transactions known now: what the next checkpoint keeps."""
+        """Return the check of the aborted transactions known now. The next checkpoint writes it."""
         if self._is_aborted_derived:
             self.aborted_check, self._is_aborted_derived = NOT_KNOWN, False
         if self._indexes is not None or not self.aborted_check.is_known:
@@ -128,7 +140,7 @@ class SegmentState(ABC):
         return self.aborted_check
 
     def aborted_check_below(self, offset: int) -> AbortedCheck:
-        """Of those entries that the file has."""
+        """Return the check of those entries below `offset` that the aborted index's file has."""
         loaded = self._loaded()
         written = loaded.aborted[: loaded.aborted_written]
         return AbortedCheck().extended(entries_below(written, offset))
@@ -145,16 +157,19 @@ class SegmentState(ABC):
 
     @property
     def is_written(self) -> bool:
-        """The files have all of the indexes."""
+        """True if the files have all entries of the indexes."""
         return self._indexes is None or self._indexes.is_written
 
     def written(self, parts: list[tuple[str, int, bytes]]) -> None:
-        """These parts are in their files now."""
+        """Note that these parts are in their files now."""
         if self._indexes is not None:
             self._indexes.written(parts)
 
     def unload(self) -> None:
-        """Give a sealed segment's indexes back; they are read again when needed. What no file has stays."""
+        """Release a sealed segment's indexes from memory; they are read again when needed.
+
+        Indexes that no file has stay.
+        """
         if self.is_written:
             self._indexes = None
 
@@ -166,7 +181,7 @@ class SegmentState(ABC):
     def _index_again(
         self, aborted: list[AbortedTransactionEntry], batches: Iterable[Found]
     ) -> SegmentIndexes:
-        """Derive the indexes from all batches of the segment."""
+        """Derive the indexes from all batches of the segment, and return them."""
         self._indexes = indexes = empty_indexes(self.base_offset, aborted)
         self._bytes_since_entry = 0
         self._max_timestamp, self._max_timestamp_offset = -1, self.base_offset
@@ -183,12 +198,12 @@ class SegmentState(ABC):
 
 
 def is_entry_true(fields: HeaderFields, timestamp: int, offset: int) -> bool:
-    """An entry of the time index names the last offset of a batch, and its largest timestamp."""
+    """True if an entry of the time index names the last offset of this batch, and its largest timestamp."""
     return (fields[0] + fields[6], largest_timestamp(fields)) == (offset, timestamp)
 
 
 class Addition(NamedTuple):
-    """What is about to be appended."""
+    """The batches that are about to be appended."""
 
     size_bytes: int
     last_offset: int
@@ -198,7 +213,7 @@ class Addition(NamedTuple):
 def must_roll(
     segment: SegmentState, added: Addition, config: TopicConfig, partition: Partition, now: int
 ) -> bool:
-    """A new segment takes what does not fit any more: by bytes, by offsets, by its index, or by its age.
+    """True if the append needs a new segment, because it does not fit this one by bytes, offsets, index size or age.
 
     segment.bytes is a config of 32 bits, so positions fit the offset index.
     """
@@ -217,13 +232,16 @@ def must_roll(
 
 
 def _jitter_ms(segment: SegmentState, config: TopicConfig, partition: Partition) -> int:
-    """How much earlier than segment.ms this one closes. It follows from the names, so a restart changes nothing."""
+    """Return how many ms before segment.ms this segment closes.
+
+    It follows from the names, so a restart changes nothing.
+    """
     longest = min(config.segment_jitter_ms, config.segment_ms)
     return crc32c(f"{partition}@{segment.base_offset}".encode()) % longest
 
 
 def segment_index(segments: Sequence[SegmentState], offset: int) -> int:
-    """Index of the segment that holds `offset`, or of the one before a gap; 0 without segments."""
+    """Return the index of the segment that holds `offset`, or of the one before a gap; 0 without segments."""
     return max(bisect_right(segments, offset, key=_base_offset) - 1, 0)
 
 
@@ -234,9 +252,9 @@ def _base_offset(segment: SegmentState) -> int:
 def aborted_between(
     by_segment: Iterable[Sequence[AbortedTransactionEntry]], fetch_offset: int, upper_offset: int
 ) -> list[AbortedTransactionEntry]:
-    """Aborted transactions with data in [fetch_offset, upper_offset) (facts 5.3).
+    """Return the aborted transactions with data in [fetch_offset, upper_offset) (facts 5.3).
 
-    `by_segment` begins with the segment that holds `fetch_offset`; later ones are read only where they are needed.
+    `by_segment` begins with the segment that holds `fetch_offset`. Later ones are read only if they are needed.
     """
     found: list[AbortedTransactionEntry] = []
     for entries in by_segment:

@@ -14,7 +14,7 @@ _ENTRY: Final = struct.Struct(">qi")
 
 
 def decode_entry(data: bytes, base_offset: int) -> tuple[int, int]:
-    """(timestamp, offset) of one entry's bytes."""
+    """Return (timestamp in ms, offset) of one entry's bytes."""
     timestamp, relative = _ENTRY.unpack(data)
     return timestamp, base_offset + relative
 
@@ -32,16 +32,16 @@ class TimeIndex:
         return len(self._data)
 
     def bytes_from(self, position: int) -> bytes:
-        """The part of the file that begins at `position`, to be written."""
+        """Return the part of the index file that begins at `position`, to be written."""
         return bytes(memoryview(self._data)[position:])
 
     def entry(self, index: int) -> tuple[int, int]:
-        """(timestamp, offset)."""
+        """Return (timestamp in ms, offset) of one entry."""
         timestamp, relative = _ENTRY.unpack_from(self._data, index * ENTRY_BYTES)
         return timestamp, self._base_offset + relative
 
     def last(self) -> tuple[int, int]:
-        """(largest timestamp, its offset); (-1, base offset) while empty."""
+        """Return (largest timestamp, its offset); (-1, base offset) while the index is empty."""
         return self.entry(len(self) - 1) if self._data else (-1, self._base_offset)
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
@@ -51,7 +51,7 @@ class TimeIndex:
             self._data += _ENTRY.pack(timestamp, offset - self._base_offset)
 
     def lookup(self, timestamp: int) -> tuple[int, int] | None:
-        """The last entry below `timestamp`: nothing up to its offset is large enough. None if there is none."""
+        """Return the last entry below `timestamp`; None if there is none. No record up to its offset is as large."""
         data, low, high = self._data, 0, len(self)
         while low < high:
             middle = (low + high) // 2
@@ -69,7 +69,7 @@ class TimeIndex:
         del self._data[count * ENTRY_BYTES :]
 
     def check(self) -> None:
-        """Raises CorruptIndex."""
+        """Check that entries ascend. Raises CorruptIndex."""
         if len(self._data) % ENTRY_BYTES:
             raise CorruptIndex(f"{len(self._data)} bytes are no whole number of time index entries")
         previous = (-2, -1)

@@ -1,4 +1,4 @@
-"""What clients wrote to and read from the partitions led here, by topic: plain numbers, added to with each request."""
+"""Counts of what clients wrote to and read from the partitions led here, by topic. Each request adds to them."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -7,11 +7,11 @@ from oncelog.ids import INTERNAL_TOPICS
 
 TOPICS_MAX: Final = 1_000
 OTHERS: Final = ""
-"""No topic has this name: those beyond the limit, together."""
+"""The name of the counts of all topics beyond the limit, together. No topic has this name."""
 
 
 class TopicCounts:
-    """Only ever larger, so that two readings tell the growth."""
+    """The counts of one topic. They only grow, so the difference of two readings is what happened between them."""
 
     __slots__ = ("consumed_bytes", "consumed_records", "produced_bytes", "produced_records")
 
@@ -19,7 +19,7 @@ class TopicCounts:
         self.produced_records = 0
         self.produced_bytes = 0
         self.consumed_records = 0
-        """Offsets that were given: markers and aborted records as well."""
+        """The number of offsets in fetch responses, including markers and aborted records."""
         self.consumed_bytes = 0
 
     def is_used(self) -> bool:
@@ -27,8 +27,10 @@ class TopicCounts:
 
 
 class CountsOfTopics:
-    """The partitions of one topic share their numbers. The first topics have numbers of their own, for as long as they
-    exist."""
+    """The counts of all topics. The partitions of one topic share their counts.
+
+    The first topics have counts of their own, for as long as they exist. All others share one.
+    """
 
     def __init__(self) -> None:
         self._counts: dict[str, TopicCounts] = {}
@@ -43,11 +45,11 @@ class CountsOfTopics:
         return found
 
     def forget(self, topic: str) -> None:
-        """It was deleted."""
+        """Forget the counts of a topic that was deleted."""
         self._counts.pop(topic, None)
 
     def used(self) -> Iterator[tuple[str, TopicCounts]]:
-        """Those of which anything was written or read, the others last."""
+        """Yield the topics with counts that are not 0. The shared counts of other topics come last."""
         for topic, counts in self._counts.items():
             if counts.is_used():
                 yield topic, counts

@@ -1,6 +1,7 @@
-"""What a checkpoint, a sync and a removal change, once the disk has done its part.
+"""The changes of memory after the disk has done its part of a checkpoint, a sync or a removal.
 
-Logs are cut and begin again while a worker thread writes: what it wrote counts only for the log that it was taken of.
+Logs are cut and begin again while a worker thread writes. What the thread wrote counts only for the log as it was when
+the write began.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +16,7 @@ TakenT = TypeVar("TakenT")
 
 
 class Taken(NamedTuple, Generic[HostedT, TakenT]):
-    """A checkpoint of a log, taken at `offset`."""
+    """A checkpoint of a log, taken when the log ended at `offset`."""
 
     leader: HostedT
     checkpoint: TakenT
@@ -24,7 +25,7 @@ class Taken(NamedTuple, Generic[HostedT, TakenT]):
 
     @property
     def is_true(self) -> bool:
-        """The log was not cut since: it does not speak of records that are gone."""
+        """True if the log was not cut since. Then the checkpoint says nothing of records that are gone."""
         log = self.leader.state
         return log.truncation_count == self.truncation_count and not self.leader.is_truncating
 
@@ -34,19 +35,19 @@ class Taken(NamedTuple, Generic[HostedT, TakenT]):
 
 
 def moved_points(points: dict[PartitionName, int], done: Iterable[Taken[HostedT, TakenT]]) -> None:
-    """Two checkpoints of one partition may end in either order."""
+    """Enter the recovery points of finished checkpoints. Two checkpoints of one partition may end in either order."""
     for taken in done:
         partition = taken.leader.partition
         points[partition] = max(points.get(partition, 0), taken.offset)
 
 
 def to_checkpoint(all_hosted: Iterable[HostedT]) -> list[HostedT]:
-    """What has changed, and may be written."""
+    """Return the partitions that have changed since their last checkpoint, and may be written."""
     return [hosted for hosted in all_hosted if hosted.state.is_dirty and hosted.offline is None]
 
 
 class Sync(NamedTuple):
-    """A sync under way: what it makes safe."""
+    """A sync under way, and what it makes safe."""
 
     end_offset: int
     names_made: int
@@ -64,7 +65,10 @@ class Sync(NamedTuple):
         )
 
     def ended(self, leader: Partition, *, is_wanted_again: bool) -> int | None:
-        """Up to where this node has done its part. None: what was synced is gone in part; sync again."""
+        """Note that the sync has ended. Return the offset up to which this node has done its part.
+
+        None: a part of what was synced was cut off meanwhile, and another sync is needed.
+        """
         log = leader.state
         leader.is_flushing = is_wanted_again
         if log.truncation_count != self.truncation_count:
@@ -84,16 +88,21 @@ class Removals:
         self._due += [(due, path) for path in paths]
 
     def take(self, now: int) -> list[str]:
-        """Those that are due. The caller removes them, and adds them again if it cannot. Files that are added meanwhile
-        are of the next `take`, whenever they are due."""
+        """Return the files that are due. The caller removes them, and adds them again if it cannot.
+
+        Files that are added meanwhile belong to the next `take`, whenever they are due.
+        """
         taken = [path for due, path in self._due if due <= now]
         self._due = [(due, path) for due, path in self._due if due > now]
         return taken
 
 
 def not_yet_safe(moved: Sequence[HostedT]) -> list[HostedT]:
-    """What the newest producer snapshot has not seen must be replayed after a crash, so it cannot go yet: a transaction
-    whose marker was deleted unseen would look open for ever."""
+    """Return the logs that a start after a crash would replay from below their new log start.
+
+    Segments there cannot go yet: a transaction whose marker was deleted before a snapshot saw it would look open for
+    ever.
+    """
     return [
         leader for leader in moved if leader.state.recovery_point < leader.state.log_start_offset
     ]

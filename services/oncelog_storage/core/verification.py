@@ -15,21 +15,21 @@ compares the two. A new leader asks the coordinator when the running transaction
 from collections.abc import Iterator
 
 KnownStart = tuple[int, int]
-"""Of a producer id: the start of its transaction, and when that was noted."""
+"""The known start of a producer id's open transaction: (when the transaction began, when that was noted), in ms."""
 
 
 class VerificationGuard:
-    """Stands for one verification; equality is identity."""
+    """A token for one verification. Two guards are equal only if they are the same object."""
 
     __slots__ = ()
 
     def verifies(self, other: "VerificationGuard | None") -> bool:
-        """The sentinel never verifies, not even against itself."""
+        """True if both are the same guard. The sentinel never verifies, not even against itself."""
         return self is other and self is not SENTINEL_GUARD
 
 
 SENTINEL_GUARD = VerificationGuard()
-"""Given where no verification was needed; it opens nothing."""
+"""The guard of a batch that needed no verification. It opens no transaction."""
 
 
 class VerificationEntry:
@@ -49,14 +49,14 @@ class VerificationEntry:
     ) -> None:
         self.guard = VerificationGuard()
         self.is_answered = False
-        """The coordinator told when the transaction began that is verified here."""
+        """True if the coordinator told when the transaction that is verified here began."""
         self.producer_epoch = producer_epoch
         self.lowest_sequence = sequence
         self.supports_epoch_bump = supports_epoch_bump
         self.timestamp = timestamp
 
     def saw(self, producer_epoch: int, sequence: int) -> None:
-        """Another batch asks under the same guard. A newer epoch starts the sequences afresh."""
+        """Take another batch under the same guard. A newer epoch starts the sequences afresh."""
         if producer_epoch > self.producer_epoch:
             self.producer_epoch = producer_epoch
             self.lowest_sequence = sequence
@@ -89,7 +89,7 @@ class Verifications:
         supports_epoch_bump: bool,
         now: int,
     ) -> VerificationGuard:
-        """The guard to verify with: the entry's, made if there is none (rule 3 of facts 9)."""
+        """Return the guard to verify with. An entry is made if the producer id has none (rule 3 of facts 9)."""
         entry = self._entries.get(producer_id)
         if entry is None:
             entry = VerificationEntry(producer_epoch, sequence, supports_epoch_bump, now)
@@ -101,7 +101,10 @@ class Verifications:
     def note_start(
         self, producer_id: int, guard: VerificationGuard, transaction_start_ms: int, now: int
     ) -> None:
-        """The coordinator verified a transaction that began then. 0: it did not say; what is known is of another."""
+        """Note that the coordinator verified a transaction that began at this time, in ms.
+
+        0: the coordinator told no time, and a known start belongs to another transaction.
+        """
         entry = self._entries.get(producer_id)
         if entry is None or not entry.guard.verifies(guard):
             return
@@ -115,25 +118,30 @@ class Verifications:
         return self._starts.get(producer_id)
 
     def learn_start(self, producer_id: int, transaction_start_ms: int, now: int) -> None:
-        """What the coordinator was asked. What was verified here meanwhile is newer."""
+        """Note the start that the coordinator told when it was asked.
+
+        A start that was verified here meanwhile is newer.
+        """
         self._starts.setdefault(producer_id, (transaction_start_ms, now))
 
     def forget_start(self, producer_id: int, known: KnownStart) -> None:
-        """The coordinator knows of another one, or nobody can say. What was learned since it was asked stays."""
+        """Forget a start that the coordinator contradicts, or that nobody can confirm. A start learnt since then stays."""
         if self._starts.get(producer_id) is known:
             del self._starts[producer_id]
 
     def is_late_marker(
         self, producer_id: int, transaction_start_ms: int, is_open: bool
     ) -> bool | None:
-        """Whether the marker is of another transaction than the one that is open here, or verified and about to open.
-        Then it was written long ago: the coordinator lets a transaction begin only when every marker of the last one is
-        written. None: it is not known here when the open one began.
+        """True if the marker belongs to another transaction than the one that is open here, or verified and about to
+        open.
 
-        Clocks differ and are set back, so starts are told apart and not put in order. Epochs tell nothing here: a
-        marker that fences has the epoch behind that of its transaction. Where nothing is open a marker decides
-        nothing, and none is late: while the coordinator is being asked it may be the end of the very transaction it
-        is asked about, and must take the guard away.
+        Then the marker was written long ago: the coordinator lets a transaction begin only when every marker of the
+        last one is written. None: this leader does not know when the open transaction began.
+
+        Clocks differ and are set back, so starts are compared for equality only. Epochs tell nothing here: a marker
+        that fences has the epoch behind that of its transaction. If no transaction is open, no marker is late. While
+        the coordinator is being asked, such a marker may end the very transaction in question, and must take the guard
+        away.
         """
         entry = self._entries.get(producer_id)
         if not transaction_start_ms or not (is_open or (entry is not None and entry.is_answered)):
@@ -148,7 +156,7 @@ class Verifications:
         return entry is not None and entry.guard.verifies(guard)
 
     def appended(self, producer_id: int, producer_epoch: int, is_control: bool) -> None:
-        """A transactional or control batch of this producer was written (rule 8 of facts 9).
+        """Note that a transactional or control batch of this producer was written (rule 8 of facts 9).
 
         A TV2 entry at the marker's own epoch belongs to the transaction after the one the marker ends, and stays.
         """
@@ -160,7 +168,7 @@ class Verifications:
         del self._entries[producer_id]
 
     def expire(self, now: int, expiration_ms: int) -> int:
-        """Forget entries of this age: their producer never came back. Returns how many."""
+        """Forget entries that are `expiration_ms` old: their producer never came back. Return their number."""
         expired = [
             producer_id
             for producer_id, entry in self._entries.items()

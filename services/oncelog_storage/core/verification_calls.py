@@ -1,6 +1,6 @@
-"""What a leader makes of its coordinator's answer to a verification: told on, or asked again (facts 9).
+"""A leader's reaction to its coordinator's answer to a verification: a code for the producer, or another try (facts 9).
 
-Pure: the shell sends and waits. Times are seconds of a monotonic clock.
+This module is pure: the shell sends and waits. Times are seconds of a monotonic clock.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,12 +21,12 @@ _COORDINATOR_AWAY: Final = frozenset(
 )
 
 _NEWS_WAIT_S: Final = 0.05
-"""Between two tries while the coordinator is away, unless the metadata has news before."""
+"""The pause between two tries while the coordinator is away, in seconds. News in the metadata ends it."""
 _LEFT_S_MIN: Final = 0.001
 
 
 class VerificationMode(IntEnum):
-    """With the numbers of `VerificationMode` in `proto/`."""
+    """The modes of a verification, with the numbers of `VerificationMode` in `proto/`."""
 
     VERIFY_LEGACY = 0
     VERIFY_ABORTABLE = 1
@@ -34,7 +34,7 @@ class VerificationMode(IntEnum):
 
 
 def answer_to_producer(error_code: ErrorCode, mode: int) -> ErrorCode:
-    """What a producer is told of the coordinator's answer (facts 9, rule 4).
+    """Return the producer's error code for the coordinator's answer (facts 9, rule 4).
 
     Old clients know neither PRODUCER_FENCED nor TRANSACTION_ABORTABLE on Produce; NOT_ENOUGH_REPLICAS is the retriable
     error that every one of them knows.
@@ -58,7 +58,7 @@ def answer_to_producer(error_code: ErrorCode, mode: int) -> ErrorCode:
 
 
 class Codes(NamedTuple):
-    """One for each partition; and when the transaction that was verified began, 0 when nothing tells."""
+    """A coordinator's answer: one code for each partition, and when the verified transaction began in ms, 0 if unknown."""
 
     codes: list[ErrorCode]
     start_ms: int
@@ -81,27 +81,27 @@ def codes_of(results: Sequence[TransactionResult], partitions: Sequence[Partitio
 
 
 class Limits(NamedTuple):
-    """In seconds."""
+    """The time limits of a verification, in seconds."""
 
     timeout_s: float
-    """For the whole call."""
+    """The limit of the whole call."""
     completing_wait_s: float
-    """How long the markers of the transaction before are waited for."""
+    """How long the call waits for the markers of the previous transaction."""
     completing_backoff_s: float
     coordinator_wait_s: float
-    """How long a coordinator is waited for that is away."""
+    """How long the call waits for a coordinator that is away."""
 
 
 class Pause(NamedTuple):
-    """Ask again after this."""
+    """A pause, after which the coordinator is asked again."""
 
     seconds: float
     until_news: bool
-    """Or as soon as the metadata are newer."""
+    """True if newer metadata end the pause early."""
 
 
 class VerificationCall:
-    """One question, from its first try to what the producer is told."""
+    """One verification call, from its first try to the codes for the producer."""
 
     def __init__(self, mode: int, limits: Limits, now_s: float) -> None:
         self._mode = mode
@@ -114,9 +114,12 @@ class VerificationCall:
         return max(_LEFT_S_MIN, self._deadline - now_s)
 
     def answered(self, found: Codes, now_s: float, jitter: Callable[[], float]) -> Codes | Pause:
-        """Codes are as the producer is to be told them. `jitter` draws a share of the pause."""
+        """Take the coordinator's answer. Return the codes for the producer, or a pause before another try.
+
+        `jitter` draws a share of the pause.
+        """
         if not _COORDINATOR_AWAY.isdisjoint(found.codes):
-            # It is being replaced, or its new owner loads: over in a moment, and asking again is harmless.
+            # The coordinator is being replaced, or the new one loads: over in a moment, and asking again is harmless.
             left_s = self._coordinator_deadline - now_s
             if left_s > 0:
                 return Pause(min(left_s, jitter() * _NEWS_WAIT_S), True)

@@ -1,4 +1,4 @@
-"""Goes on with a walk (ADR 0031): a generator that yields what it needs and is sent what was found."""
+"""The driver of walks (ADR 0031). A walk is a generator that yields its needs and is sent the results."""
 
 from collections.abc import Callable, Generator
 from typing import TypeVar
@@ -13,7 +13,7 @@ def answered(
     answer: Callable[[NeedT], FoundT],
     thrown: tuple[type[Exception], ...] = (),
 ) -> ResultT:
-    """What the walk returns. Errors of `answer` that are among `thrown` are thrown into the walk; others end it."""
+    """Run a walk with `answer`, and return its result. Errors among `thrown` are thrown into the walk; others end it."""
     try:
         need = next(walk)
         while True:

@@ -1,4 +1,4 @@
-"""The row that every append is checked against: who is active, and which producer ids are given away."""
+"""The row that every append is checked against: the active controller, and the producer ids that are given away."""
 
 import sqlalchemy as sa
 from alembic import op
