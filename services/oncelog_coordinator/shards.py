@@ -104,6 +104,7 @@ class TransactionTerm(ShardTerm):
         if self._events is not None:
             self._events.publish(event, decision, self._before)
         if self._completions and isinstance(event, MarkersDelivered) and decision.records:
+            # They ask before the shard's writer has its turn, so that their records go into the completion's append.
             for waiting in self._completions.pop(event.decision_key.name, ()):
                 if not waiting.done():
                     waiting.set_result(None)

@@ -262,9 +262,6 @@ class Driver:
                 self._wake = asyncio.get_running_loop().create_future()
                 await self._wake
                 continue
-            # Whoever waited for the decision, as the next transaction does for a completion, asks in this turn of the
-            # loop: its record goes into the same append.
-            await asyncio.sleep(0)
             batch = self._take_batch()
             if not await self._is_durable(batch):
                 return
