@@ -105,7 +105,10 @@ class Election:
         )
 
     async def start(self) -> None:
-        """Begin the election. Raises OncelogError when the database or, for the active one, its journal cannot be read."""
+        """Begin the election.
+
+        Raises OncelogError when the database or, for the active one, its journal cannot be read.
+        """
         await self._step()
         if self._term is not None:
             await self._term

@@ -13,7 +13,7 @@ P = ParamSpec("P")
 
 
 class MetadataCalls:
-    """The base of the servicers: it makes an event of a call, and an answer for a caller that gets none of the machine."""
+    """The base of the servicers: it makes an event of a call, and an answer for a caller that gets no answer of it."""
 
     def __init__(self, log: MetadataLog) -> None:
         self._log = log

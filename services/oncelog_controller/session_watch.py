@@ -1,4 +1,4 @@
-"""The watch over nodes' sessions in real time: heartbeats go in, and a session's end becomes an event of the machine."""
+"""The watch over nodes' sessions in real time: heartbeats go in, and a session's end becomes an event."""
 
 import asyncio
 import contextlib

@@ -125,7 +125,10 @@ class SqlJournal(Generic[RecordT]):
         return first
 
     def _checked_state(self, connection: Connection, first: Offset) -> int:
-        """Lock out other writers, and return the next producer id. Raises AppendFailed for a writer that may not write."""
+        """Lock out other writers, and return the next producer id.
+
+        Raises AppendFailed for a writer that may not write.
+        """
         state = _locked_state(connection)
         if self._controller_epoch not in (None, state.controller_epoch):
             raise AppendFailed(

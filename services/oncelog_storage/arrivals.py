@@ -40,7 +40,10 @@ class Arrivals:
         left: "asyncio.Future[None]",
         before: "set[asyncio.Future[None]]",
     ) -> None:
-        """Let the next requests go on. A request that was cancelled while it waited leaves only after those before it."""
+        """Let the next requests go on.
+
+        A request that was cancelled while it waited leaves only after those before it.
+        """
         waiting = [each for each in before if not each.done()]
         if waiting:
             waiting[0].add_done_callback(lambda _: self._leave(partitions, left, before))

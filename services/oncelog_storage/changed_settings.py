@@ -40,7 +40,10 @@ class ChangedSettings:
         return self._number(CLEANER_MAP_BYTES, self._settings.cleaner_map_bytes)
 
     async def cleaner_pause(self) -> None:
-        """Return when the cleaner's pause is over. A pause that is set meanwhile counts from the beginning of this one."""
+        """Return when the cleaner's pause is over.
+
+        A pause that is set meanwhile counts from the beginning of this one.
+        """
         loop = asyncio.get_running_loop()
         begun = loop.time()
         while (left := begun + self._cleaner_pause_s - loop.time()) > 0:

@@ -105,7 +105,10 @@ class Cleaner:
             await self.clean_all()
 
     def stop(self) -> None:
-        """Stop the cleaner's thread. A pass under way ends at its next slice, and the files that it wrote are removed."""
+        """Stop the cleaner's thread.
+
+        A pass under way ends at its next slice, and the files that it wrote are removed.
+        """
         self._is_stopping.set()
         self._thread.shutdown(wait=True)
 

@@ -79,7 +79,10 @@ class CleanedSegment(NamedTuple):
 
 
 class CleaningPass:
-    """One cleaning pass over a log. The caller calls `learn` first, then `rewrite` for each group of segments in order."""
+    """One cleaning pass over a log.
+
+    The caller calls `learn` first, then `rewrite` for each group of segments in order.
+    """
 
     def __init__(
         self,

@@ -33,7 +33,10 @@ _COPY_BYTES: Final = 1 << 20
 
 
 def behind(segment: Segment, position: int, offset: int, later: Sequence[Segment]) -> Behind:
-    """Count the records that can be read behind the damage at `position`, where `offset` was expected. Raises OSError."""
+    """Count the records that can be read behind the damage at `position`, where `offset` was expected.
+
+    Raises OSError.
+    """
     data = _bytes_from(segment.log_path, position, segment.size_bytes)
     found = counted_in(data, offset)
     for following in later:

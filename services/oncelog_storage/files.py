@@ -81,7 +81,7 @@ def read_failed(directory: Path, error: OSError) -> StorageFailed:
 
 
 def machine_boot_id() -> str:
-    """Return the id of the machine's last start, which is another one after each start; "" if the system does not tell."""
+    """Return the id of the machine's last start, another one after each start; "" if the system does not tell."""
     try:
         return _BOOT_ID.read_text().strip()
     except (OSError, ValueError):
@@ -149,7 +149,10 @@ class OpenFiles:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Let reads in this block wait, because they must not end half-way. In another thread every read waits anyway."""
+        """Let reads in this block wait, because they must not end half-way.
+
+        In another thread every read waits anyway.
+        """
         if self._memory_only_in != threading.get_ident():
             yield
             return

@@ -89,7 +89,10 @@ class FollowerReplica(FollowedLog):
 
     @asynccontextmanager
     async def _cutting(self) -> AsyncIterator[None]:
-        """Cut the log in this block, in which no checkpoint is written and no segment is exchanged. Raises KafkaError."""
+        """Cut the log in this block, in which no checkpoint is written and no segment is exchanged.
+
+        Raises KafkaError.
+        """
         hosted = self._hosted
         async with hosted.log.folder_lock:
             hosted.is_truncating = True

@@ -191,7 +191,7 @@ class HostedPartition(Partition):
             self.high_watermark_moved()
 
     def isr_changed(self) -> None:
-        """React to another ISR from the controller: the high watermark may move, or nothing can be committed for now."""
+        """React to another ISR from the controller: the high watermark may move, or nothing can be committed."""
         if self.has_enough_replicas:
             self.follow_replicas()
         else:

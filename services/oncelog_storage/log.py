@@ -289,7 +289,10 @@ class PartitionLog(LogState):
     def aborted_transactions(
         self, fetch_offset: int, upper_offset: int
     ) -> list[AbortedTransactionEntry]:
-        """Return the aborted transactions with data in [fetch_offset, upper_offset) (facts 5.3). Raises StorageFailed."""
+        """Return the aborted transactions with data in [fetch_offset, upper_offset) (facts 5.3).
+
+        Raises StorageFailed.
+        """
         later = self.segments[self.segment_index(fetch_offset) :] if self.segments else ()
         try:
             return aborted_between(

@@ -169,7 +169,10 @@ def _sync_failed(path: Path, error: OSError) -> StorageFailed:
 
 
 def sync_logs(paths: list[str]) -> None:
-    """Sync these files. A worker thread calls this. A segment that was deleted meanwhile needs no sync. Raises OSError."""
+    """Sync these files.
+
+    A worker thread calls this. A segment that was deleted meanwhile needs no sync. Raises OSError.
+    """
     for path in paths:
         try:
             sync_file(path)

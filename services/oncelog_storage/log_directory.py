@@ -288,7 +288,10 @@ class LogDirectory:
         return self.path / str(partition)
 
     def partitions(self) -> list[tuple[Partition, str]]:
-        """Return (partition, its topic id as text or "" if unknown) of every partition folder, sorted. Raises OSError."""
+        """Return (partition, its topic id as text or "" if unknown) of every partition folder, sorted.
+
+        Raises OSError.
+        """
         return [
             (partition, _topic_id_in(self.path / name))
             for name, partition in partitions_named(os.listdir(self.path))

@@ -166,7 +166,10 @@ def _require_start(log: PartitionLog, log_start_offset: int) -> None:
 def _require_segments(
     log: PartitionLog, checks: LogChecks | None, lost_from: int, *, may_have_gaps: bool
 ) -> None:
-    """Check that the segments in the checks are there, and begin as they were written. Raises StorageFailed, OSError."""
+    """Check that the segments in the checks are there, and begin as they were written.
+
+    Raises StorageFailed, OSError.
+    """
     found = [
         FoundSegment(segment.base_offset, segment.size_bytes, segment.read_head())
         for segment in log.segments

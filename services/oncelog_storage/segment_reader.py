@@ -31,7 +31,10 @@ class SegmentReader:
         self._is_closed = False
 
     def close(self) -> None:
-        """End the threads. A request that is still under way gets its bytes, and waits for the disk itself from now on."""
+        """End the threads.
+
+        A request that is still under way gets its bytes, and waits for the disk itself from now on.
+        """
         self._is_closed = True
         self._threads.shutdown(wait=False)
 

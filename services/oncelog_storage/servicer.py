@@ -258,7 +258,10 @@ class StorageServicer:
 
 
 def _coordinator_batch(records: bytes, leader: HostedPartition) -> BatchHeader:
-    """Return the header of a coordinator's batch. The batch is whole, and its records are trusted. Raises KafkaError."""
+    """Return the header of a coordinator's batch.
+
+    The batch is whole, and its records are trusted. Raises KafkaError.
+    """
     header = read_single_batch(records, leader.log.config.max_message_bytes)
     if header.size_bytes != len(records):
         raise KafkaError(ErrorCode.INVALID_RECORD, "a coordinator sends one batch and no more")

@@ -87,7 +87,7 @@ class Sessions:
             self._break(self._sessions[node_id], now, 0)
 
     def is_live(self, node_id: int, now: Millis) -> bool:
-        """True if a heartbeat of the node came to this controller, its streams are open, and its session is not over."""
+        """True if a heartbeat of the node came here, its streams are open, and its session is not over."""
         session = self._sessions.get(node_id)
         if session is None or session.broken or not session.has_heartbeat:
             return False

@@ -26,7 +26,10 @@ _RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 
 
 class SegmentFacts(NamedTuple):
-    """Facts of a sealed segment. `oldest_ms` and `newest_ms` are record times, or the file's time if no record has one."""
+    """Facts of a sealed segment.
+
+    `oldest_ms` and `newest_ms` are record times, or the file's time if no record has one.
+    """
 
     base_offset: int
     end_offset: int
@@ -128,7 +131,10 @@ def cleanable_range(
 def groups(
     sealed: Sequence[SegmentFacts], end_offset: int, segment_bytes: int
 ) -> list[tuple[int, int]]:
-    """Return (index of the first, index behind the last) of each group of segments below `end_offset` that become one."""
+    """Return (index of the first, index behind the last) of each group of segments that become one.
+
+    Only segments that begin below `end_offset` count.
+    """
     found: list[tuple[int, int]] = []
     first, size_bytes = 0, 0
     count = sum(segment.base_offset < end_offset for segment in sealed)

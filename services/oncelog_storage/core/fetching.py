@@ -58,7 +58,10 @@ class ReadBatches(NamedTuple, Generic[HostedT]):
 
 
 class FindAborted(NamedTuple, Generic[HostedT]):
-    """A request of the walk for the aborted transactions with data in [offset, upper). The caller sends a list of them."""
+    """A request of the walk for the aborted transactions with data in [offset, upper).
+
+    The caller sends a list of them.
+    """
 
     hosted: HostedT
     offset: int

@@ -142,7 +142,10 @@ class ProducerStates:
         return None
 
     def has_ongoing_transaction(self, producer_id: int, producer_epoch: int) -> bool:
-        """True if the producer has an open transaction at this epoch. One at another epoch does not count (facts 1.2)."""
+        """True if the producer has an open transaction at this epoch.
+
+        One at another epoch does not count (facts 1.2).
+        """
         entry = self._entries.get(producer_id)
         return (
             entry is not None

@@ -258,7 +258,7 @@ class Producing(Generic[HostedT]):
         return self._adds_partition or is_verification_on
 
     def note_refused(self, now: int, *, is_verification_on: bool) -> None:
-        """Remember refused batches of a transaction, before any batch of this request, or of the next one, is verified."""
+        """Remember refused batches of a transaction, before any batch of this or the next request is verified."""
         if self._transactional_id and self.needs_guard(is_verification_on=is_verification_on):
             for batch in self.batches:
                 if batch.is_refused:
@@ -305,7 +305,7 @@ class Producing(Generic[HostedT]):
     def verified(
         self, question: Question[HostedT], codes: Sequence[ErrorCode], start_ms: int, now: int
     ) -> None:
-        """Take the coordinator's code for each partition, and the time when the transaction began, in ms; 0: unknown."""
+        """Take the coordinator's code for each partition, and when the transaction began, in ms; 0: unknown."""
         for batch, code in zip(question.batches, codes, strict=True):
             if code:
                 batch.refuse(

@@ -37,7 +37,10 @@ class RecordFate(NamedTuple):
 
 
 class ReadBatchAt(NamedTuple):
-    """A request of the walk for the batch that holds this offset. The caller sends its bytes, or empty bytes for none."""
+    """A request of the walk for the batch that holds this offset.
+
+    The caller sends its bytes, or empty bytes for none.
+    """
 
     offset: int
 

@@ -85,7 +85,10 @@ class Swap(NamedTuple):
     """The name of the cleaned segment's file."""
 
     def replaced(self, names: Iterable[str], end_offset: int) -> tuple[int, ...]:
-        """Return the base offsets of the segments that the cleaned one replaces. The cleaned one ends at `end_offset`."""
+        """Return the base offsets of the segments that the cleaned one replaces.
+
+        The cleaned one ends at `end_offset`.
+        """
         end = max(end_offset, 1)
         others = offsets_of(names, LOG_SUFFIX)
         return (self.base_offset, *(each for each in others if self.base_offset < each < end))
@@ -100,7 +103,10 @@ class SwapsFound(NamedTuple):
 
 
 def swaps_found(names: Iterable[str]) -> SwapsFound:
-    """Find the interrupted replacements. A replacement is decided once its `.log.swap` exists, which is renamed last."""
+    """Find the interrupted replacements.
+
+    A replacement is decided once its `.log.swap` exists, which is renamed last.
+    """
     ordered = sorted(names)
     known = set(ordered)
     undone = [name for name in ordered if name.endswith(CLEANED_SUFFIX)]

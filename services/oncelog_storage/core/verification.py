@@ -125,7 +125,10 @@ class Verifications:
         self._starts.setdefault(producer_id, (transaction_start_ms, now))
 
     def forget_start(self, producer_id: int, known: KnownStart) -> None:
-        """Forget a start that the coordinator contradicts, or that nobody can confirm. A start learnt since then stays."""
+        """Forget a start that the coordinator contradicts, or that nobody can confirm.
+
+        A start learnt since then stays.
+        """
         if self._starts.get(producer_id) is known:
             del self._starts[producer_id]
 

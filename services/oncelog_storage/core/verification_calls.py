@@ -58,7 +58,7 @@ def answer_to_producer(error_code: ErrorCode, mode: int) -> ErrorCode:
 
 
 class Codes(NamedTuple):
-    """A coordinator's answer: one code for each partition, and when the verified transaction began in ms, 0 if unknown."""
+    """A coordinator's answer: one code for each partition, and when the transaction began in ms, 0 if unknown."""
 
     codes: list[ErrorCode]
     start_ms: int

@@ -13,7 +13,10 @@ def answered(
     answer: Callable[[NeedT], FoundT],
     thrown: tuple[type[Exception], ...] = (),
 ) -> ResultT:
-    """Run a walk with `answer`, and return its result. Errors among `thrown` are thrown into the walk; others end it."""
+    """Run a walk with `answer`, and return its result.
+
+    Errors among `thrown` are thrown into the walk; others end it.
+    """
     try:
         need = next(walk)
         while True:
