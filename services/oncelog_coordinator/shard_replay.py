@@ -22,7 +22,7 @@ from oncelog.record.batch import (
     TRANSACTIONAL,
     BatchHeader,
 )
-from oncelog.record.bulk import corrupt_errors, records_of, uncompressed
+from oncelog.record.bulk import corrupt_errors, few_records_of, uncompressed
 
 HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 """The fields of a batch's header, in the order of `HEADER`."""
@@ -87,7 +87,6 @@ class LiveRecords:
 
         Raises MalformedShard.
         """
-        corrupt: tuple[type[Exception], ...] = (OncelogError, *corrupt_errors())
         at, end, next_offset = 0, len(data), start
         view = memoryview(data)
         unpack = HEADER.unpack_from
@@ -101,7 +100,7 @@ class LiveRecords:
             if fields[0] + fields[6] >= next_offset:
                 try:
                     self._batch(fields, view[at:behind], start)
-                except corrupt as error:
+                except (OncelogError, *corrupt_errors()) as error:
                     raise MalformedShard(f"batch at offset {fields[0]}: {error}") from error
                 next_offset = fields[0] + fields[6] + 1
             at = behind
@@ -141,7 +140,7 @@ class LiveRecords:
             return
         is_covered = bool(attributes & TRANSACTIONAL)
         latest = self._latest
-        for record in records_of(uncompressed(batch)):
+        for record in few_records_of(uncompressed(batch)):
             key = record.key
             if key is None:
                 raise ValueError("a record without a key")

@@ -129,7 +129,6 @@ class CleaningWork:
             settings.now,
             settings.delete_retention_ms,
         )
-        self._corrupt: tuple[type[Exception], ...] = (KafkaError, *corrupt_errors())
 
     @property
     def kept_aborted(self) -> Sequence[AbortedTransactionEntry]:
@@ -157,7 +156,7 @@ class CleaningWork:
                 position, fields, batch = step
                 try:
                     is_learnt = learn_keys(self._map, transactions, fields, batch, start)
-                except self._corrupt as error:
+                except (KafkaError, *corrupt_errors()) as error:
                     raise source.corrupt(position, error) from error
                 if not is_learnt:
                     return self._map.latest_offset + 1
@@ -183,7 +182,7 @@ class CleaningWork:
                 is_last = source is sources[-1] and position + len(batch) == source.size_bytes
                 try:
                     kept = self._cleaner.clean(fields, batch, is_last=is_last)
-                except self._corrupt as error:
+                except (KafkaError, *corrupt_errors()) as error:
                     raise source.corrupt(position, error) from error
                 is_changed = is_changed or kept is not batch
                 if kept is not None:
