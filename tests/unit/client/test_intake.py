@@ -78,7 +78,7 @@ def intake_of(io, max_block_ms):
     return Intake(io, producer), producer
 
 
-def test_an_interruption_while_a_record_is_handed_over_stops_no_later_one(io, monkeypatch):
+def test_an_interruption_at_a_send_stops_no_later_one(io, monkeypatch):
     """Else the flag "the I/O thread will look" stayed set, and nobody looked again: the next flush waited for ever."""
     intake, producer = intake_of(io, 10_000)
     producer.line.size_bytes = 0
