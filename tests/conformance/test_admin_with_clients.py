@@ -41,7 +41,8 @@ def python_admin(server):
 def test_a_topic_is_made_seen_and_gone(admin):
     name = fresh_name()
     result_of(admin.create_topics([NewTopic(name, 3)]))
-    assert len(admin.list_topics(timeout=CALL_TIMEOUT_S).topics[name].partitions) == 3
+    made = eventually(lambda: admin.list_topics(timeout=CALL_TIMEOUT_S).topics.get(name))
+    assert len(made.partitions) == 3
     result_of(admin.delete_topics([name]))
     eventually(lambda: name not in admin.list_topics(timeout=CALL_TIMEOUT_S).topics)
 

@@ -9,6 +9,8 @@ import time
 import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError
+from confluent_kafka.admin import AdminClient
+from tests.conformance.group_members import eventually
 from tests.conformance.logins import wire_client
 from tests.unit.listener.listener_requests import produce_request
 
@@ -22,11 +24,22 @@ def now_ms():
     return int(time.time() * 1000)
 
 
+def port_of_leader(server, topic):
+    """Where partition 0 is led: one of three nodes of Kafka, or any listener of ours."""
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    leader = eventually(
+        lambda: (known := admin.list_topics(topic, 20)).brokers.get(
+            known.topics[topic].partitions[0].leader
+        )
+    )
+    return leader.port
+
+
 def produced(server, topic, version, records):
     """The answer to one batch of these records."""
 
     async def scenario():
-        client = await wire_client(int(server.bootstrap.rpartition(":")[2]))
+        client = await wire_client(port_of_leader(server, topic))
         request = produce_request(version, topic, records=(bytes(encode_batch(records)),))
         answer = await client.call(PRODUCE, version, request=request)
         client.close()
