@@ -16,7 +16,6 @@ from typing import Any, Final, NamedTuple
 from oncelog.ids import CoordinatorEpoch, Millis
 from oncelog.machine import Decision
 from oncelog.telemetry import spans
-from oncelog.telemetry.recorder import TraceRecorder
 from oncelog.trace import attempt_trace
 from oncelog_coordinator.core.markers import SINK_MACHINE, MarkersDelivered, MarkersWanted
 from oncelog_coordinator.core.shard_machine import ShardRecord
@@ -198,7 +197,7 @@ class AttemptTraces:
                 return replace(wanted, markers=tuple(markers))
         return wanted
 
-    def _root(self, recorder: TraceRecorder, ended: _Seen, now_ns: int) -> None:
+    def _root(self, recorder: spans.Recorder, ended: _Seen, now_ns: int) -> None:
         opened_ns = ended.opened_ms * _NS_PER_MS if ended.opened_ms >= 0 else now_ns
         found = {**self._attributes, **ended.attributes, "oncelog.branches": ended.branch_count}
         if ended.decide is not None:

@@ -100,7 +100,7 @@ class LiveRecords:
             if fields[0] + fields[6] >= next_offset:
                 try:
                     self._batch(fields, view[at:behind], start)
-                except (OncelogError, *corrupt_errors()) as error:
+                except corrupt_errors(OncelogError) as error:
                     raise MalformedShard(f"batch at offset {fields[0]}: {error}") from error
                 next_offset = fields[0] + fields[6] + 1
             at = behind

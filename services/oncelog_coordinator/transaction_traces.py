@@ -15,7 +15,6 @@ from oncelog.ids import CoordinatorEpoch, Millis
 from oncelog.machine import Decision
 from oncelog.rpc.trace_context import trace_message
 from oncelog.telemetry import spans
-from oncelog.telemetry.recorder import TraceRecorder
 from oncelog.trace import TransactionTrace
 from oncelog_coordinator.core.markers import MarkersDelivered, MarkerWanted
 from oncelog_coordinator.core.txn_events import (
@@ -147,7 +146,7 @@ class TransactionTraces:
     def _attributes_of(self, txn: TxnMetadata) -> spans.Attributes:
         return {**self._attributes, **identity(txn), "oncelog.state": txn.state.kafka_name}
 
-    def _complete(self, recorder: TraceRecorder, record: TxnMetadata, now_ns: int) -> None:
+    def _complete(self, recorder: spans.Recorder, record: TxnMetadata, now_ns: int) -> None:
         assert record.trace is not None, record
         recorder.root(
             record.trace,
@@ -177,7 +176,7 @@ def identity(txn: TxnMetadata) -> spans.Attributes:
     }
 
 
-def is_kept(recorder: TraceRecorder, txn: TxnMetadata, now: Millis) -> bool:
+def is_kept(recorder: spans.Recorder, txn: TxnMetadata, now: Millis) -> bool:
     """True if the transaction's trace is kept regardless of the head ratio: it was aborted, or was open for long."""
     # Asked of each request: two comparisons are less than a lookup of an enum's member in a set.
     state = txn.state

@@ -110,7 +110,7 @@ class Address(NamedTuple):
     port: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Cluster:
     settings: ListenerSettings
     node_id: int
@@ -134,17 +134,14 @@ class Cluster:
     there is."""
 
     def __post_init__(self) -> None:
-        unsent = UnsentAnswers(self.settings.unsent_bytes_max)
-        object.__setattr__(self, "unsent", unsent)
-        access = Access(self.metadata, self.settings.authorizer_rules)
-        object.__setattr__(self, "access", access)
-        object.__setattr__(self, "throttling", Throttling(self.metadata))
-        fetch_sessions = FetchSessions(
+        self.unsent = UnsentAnswers(self.settings.unsent_bytes_max)
+        self.access = Access(self.metadata, self.settings.authorizer_rules)
+        self.throttling = Throttling(self.metadata)
+        self.fetch_sessions = FetchSessions(
             self.settings.fetch_sessions_max,
             self.settings.fetch_session_partitions_max,
             lambda: random.randint(1, SESSION_ID_MAX),
         )
-        object.__setattr__(self, "fetch_sessions", fetch_sessions)
 
     @property
     def is_alone(self) -> bool:

@@ -20,8 +20,8 @@ from oncelog.security.sasl import (
     SaslServer,
     ScramCredential,
     TokenValidator,
-    make_sasl_server,
 )
+from oncelog.security.sasl_servers import make_sasl_server
 from oncelog.security.scram_salts import SaltForm, form_of, unknown_salt
 from oncelog.security.ssl_principal import PrincipalRules
 from oncelog.security.tls import (

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Generator
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from oncelog.ids import Millis
 from oncelog.protocol.versions import (
@@ -28,13 +28,19 @@ from oncelog.security.quotas import (
 )
 from oncelog_listener.core.client_rates import ClientRates
 
-if TYPE_CHECKING:
-    from oncelog_listener.call import Call, Session
-
 T = TypeVar("T")
 
 _STRICT_FROM: Final = {CREATE_TOPICS: 6, DELETE_TOPICS: 5, CREATE_PARTITIONS: 3}
 """The version from which an API may answer THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
+
+
+class ThrottledSession(Protocol):
+    """The connection of a client that a quota may hold."""
+
+    throttle_ms: int
+
+    @property
+    def principal(self) -> str: ...
 
 
 class ThrottledCall(Protocol):
@@ -45,7 +51,14 @@ class ThrottledCall(Protocol):
     @property
     def client_id(self) -> str | None: ...
     @property
-    def session(self) -> "Session": ...
+    def session(self) -> ThrottledSession: ...
+
+
+class VersionedCall(ThrottledCall, Protocol):
+    """A request of Kafka's."""
+
+    @property
+    def version(self) -> int: ...
 
 
 class Throttling:
@@ -58,7 +71,7 @@ class Throttling:
         """True if any quota is set. Otherwise nothing is counted and nothing measured."""
         return bool(self._metadata.image.security.quotas)
 
-    async def held(self, call: "ThrottledCall", request_bytes: int, work: Awaitable[Any]) -> Any:
+    async def held(self, call: ThrottledCall, request_bytes: int, work: Awaitable[Any]) -> Any:
         """Await `work` and return its response. The session, and the response if it has the field, get the time to
         hold the client."""
         timed = _Timed(work)
@@ -82,11 +95,11 @@ class Throttling:
             return response
         return replace(response, throttle_time=timedelta(milliseconds=min(wait_ms, 2**31 - 1)))
 
-    def fetch_bytes_max(self, call: "Call") -> int | None:
+    def fetch_bytes_max(self, call: ThrottledCall) -> int | None:
         """Return the most bytes that a Fetch may answer with; None: no quota bounds it."""
         return self._rates.fetch_bytes_max(self._quotas, _client(call)) if self.is_on else None
 
-    def takes_changes(self, call: "Call", count: int) -> bool:
+    def takes_changes(self, call: VersionedCall, count: int) -> bool:
         """True if the client may create or delete `count` partitions now. Clients of older versions always may, and
         are held afterwards."""
         if not self.is_on:
@@ -135,7 +148,7 @@ class _Timed(Generic[T]):
                 step = partial(steps.throw, error)
 
 
-def _client(call: "ThrottledCall") -> tuple[str, str]:
+def _client(call: ThrottledCall) -> tuple[str, str]:
     """Return the user and the client id."""
     return call.session.principal.partition(":")[2], call.client_id or ""
 

@@ -1,11 +1,15 @@
 """What import-linter has no contract for; the others are in pyproject.toml."""
 
 import ast
+import tomllib
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+import grimp
 import pytest
 
-SERVICES = Path(__file__).parents[2] / "services"
+ROOT = Path(__file__).parents[2]
+SERVICES = ROOT / "services"
 CORES = sorted(SERVICES.glob("*/core"))
 
 
@@ -36,3 +40,16 @@ def test_every_service_with_decisions_has_a_core():
         "oncelog_marker_sender",
         "oncelog_storage",
     ]
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    """Also not for type checking alone: whoever reads one of them has to read them all."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    packages = project["tool"]["importlinter"]["root_packages"]
+    graph = grimp.build_graph(*packages, cache_dir=None)
+    known = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
+    assert len(known) > 500
+    try:
+        TopologicalSorter(known).prepare()
+    except CycleError as error:
+        pytest.fail("a circle of imports: " + " <- ".join(error.args[1]))

@@ -94,7 +94,7 @@ class Globals:
 
     def _of_profile(self, name: str | None, key: str) -> str | None:
         # Imported late: most people have no profiles.
-        from oncelog_server.cli.profiles import Profiles
+        from oncelog_server.cli.profile_file import Profiles
 
         profiles = Profiles.read()
         name = name or profiles.current

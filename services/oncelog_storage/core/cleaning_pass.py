@@ -156,7 +156,7 @@ class CleaningWork:
                 position, fields, batch = step
                 try:
                     is_learnt = learn_keys(self._map, transactions, fields, batch, start)
-                except (KafkaError, *corrupt_errors()) as error:
+                except corrupt_errors(KafkaError) as error:
                     raise source.corrupt(position, error) from error
                 if not is_learnt:
                     return self._map.latest_offset + 1
@@ -182,7 +182,7 @@ class CleaningWork:
                 is_last = source is sources[-1] and position + len(batch) == source.size_bytes
                 try:
                     kept = self._cleaner.clean(fields, batch, is_last=is_last)
-                except (KafkaError, *corrupt_errors()) as error:
+                except corrupt_errors(KafkaError) as error:
                     raise source.corrupt(position, error) from error
                 is_changed = is_changed or kept is not batch
                 if kept is not None:

@@ -153,9 +153,12 @@ def _read_int(plain: Buffer, at: int) -> tuple[int, int]:
     return value, end
 
 
-def corrupt_errors() -> tuple[type[Exception], ...]:
-    """Return the errors that reading malformed records raises."""
-    return _compiled_reader()[1]
+def corrupt_errors(*others: type[Exception]) -> tuple[type[Exception], ...]:
+    """Return the errors that reading malformed records raises, and `others`.
+
+    Call it in the `except` clause: it loads the compiled reader.
+    """
+    return (*others, *_compiled_reader()[1])
 
 
 def warm_up() -> None:

@@ -141,28 +141,3 @@ class Credentials(Protocol):
 
     @property
     def tokens(self) -> TokenValidator | None: ...
-
-
-def make_sasl_server(
-    mechanism: str, credentials: Credentials, *, is_reauthentication: bool = False
-) -> SaslServer:
-    """Return the server of one exchange. The listener checks before that it enables the mechanism."""
-    # Each of these imports this module.
-    from oncelog.security.oauth_bearer import OAuthBearerServer
-    from oncelog.security.plain import PlainServer
-    from oncelog.security.scram import HASHES, ScramServer
-
-    if mechanism in HASHES:
-        return ScramServer(
-            mechanism,
-            lambda user: credentials.scram(mechanism, user),
-            unknown_salt=lambda user: credentials.unknown_salt(mechanism, user),
-            is_reauthentication=is_reauthentication,
-        )
-    if mechanism == PLAIN:
-        return PlainServer(credentials.plain)
-    if mechanism == OAUTHBEARER:
-        if credentials.tokens is None:
-            raise ValueError("OAUTHBEARER needs the keys, the issuer and the audience of tokens")
-        return OAuthBearerServer(credentials.tokens, is_reauthentication=is_reauthentication)
-    raise ValueError(f"{mechanism!r} is no SASL mechanism of oncelog: {', '.join(MECHANISMS)}")

@@ -19,12 +19,9 @@ from collections.abc import Callable, Sequence
 from contextvars import Context, ContextVar, Token, copy_context
 from enum import IntEnum
 from types import TracebackType
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from oncelog.trace import Traceparent, TransactionTrace
-
-if TYPE_CHECKING:
-    from oncelog.telemetry.recorder import TraceRecorder
 
 Value = str | int | float | bool
 Attributes = dict[str, Value]
@@ -42,7 +39,34 @@ class Kind(IntEnum):
     CONSUMER = 4
 
 
-recorder: "TraceRecorder | None" = None
+class Recorder(Protocol):
+    """Decides which spans are kept: `oncelog.telemetry.recorder.TraceRecorder`."""
+
+    late_ms: int
+    spans_waiting: int
+    spans_kept: int
+    spans_dropped: int
+
+    def take(self, home: "Home", ended: "Sequence[Span]") -> None: ...
+
+    def root(
+        self,
+        trace: TransactionTrace,
+        name: str,
+        end_ns: int,
+        attributes: Attributes,
+        *,
+        is_kept: bool,
+    ) -> None: ...
+
+    def verdict(self, trace_id: int, *, is_kept: bool) -> None: ...
+
+    def is_in_head(self, trace_id: int) -> bool: ...
+
+    def is_kept(self, trace_id: int) -> bool: ...
+
+
+recorder: Recorder | None = None
 """The recorder of this process, which takes ended spans; set by `oncelog.telemetry.tracing`."""
 
 _SPAN_ID: Final = (1 << 64) - 1

@@ -9,8 +9,8 @@ from oncelog.security.sasl import (
     IllegalSaslStateError,
     SaslAuthenticationError,
     TokenRefusedError,
-    make_sasl_server,
 )
+from oncelog.security.sasl_servers import make_sasl_server
 
 
 class Tokens:
