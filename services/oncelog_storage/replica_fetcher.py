@@ -44,8 +44,8 @@ class ReplicaFetcher:
         self._open_log = open_log
         self._session = FollowerSession[FollowerReplica](settings.replica_fetch_backoff_ms / 1000)
         self._task: asyncio.Task[None] | None = None
-        self._is_waiting = False
-        self._was_interrupted = False
+        self._call: asyncio.Task[pb.ReplicaFetchResponse] | None = None
+        """The request that is under way."""
         self._wanted = asyncio.Event()
 
     def start(self) -> None:
@@ -69,9 +69,8 @@ class ReplicaFetcher:
     def _interrupt(self) -> None:
         """End the long poll of the other partitions, so that a new partition does not wait for it."""
         self._wanted.set()
-        if self._is_waiting and self._task is not None and not self._was_interrupted:
-            self._was_interrupted = True
-            self._task.cancel()
+        if self._call is not None:
+            self._call.cancel()
 
     async def _run(self) -> None:
         while True:
@@ -91,23 +90,21 @@ class ReplicaFetcher:
 
     async def _fetch_once(self) -> bool:
         """Do one round of fetching. False: the round failed, which ends the session."""
-        request = self._request()
+        self._call = asyncio.create_task(self._answer(self._request()))
         try:
-            response = await self._call(request)
+            response = await self._call
         except asyncio.CancelledError:
-            if not self._was_interrupted:
-                raise
             task = asyncio.current_task()
-            assert task is not None
-            self._was_interrupted = False
-            if task.uncancel():
-                # The end of this fetcher came together with the interruption.
+            if task is None or task.cancelling():
                 raise
+            # Only the call was cancelled: a new partition is to be named at once.
             self._session.end()
             return True
         except (TimeoutError, OSError, OncelogError, KeyError) as error:
             _log.info("cannot fetch from node %d: %r", self._leader_node, error)
             return False
+        finally:
+            self._call = None
         if response.error_code:
             name = error_code_of(response.error_code).name
             _log.info("node %d refuses this follower: %s", self._leader_node, name)
@@ -117,17 +114,10 @@ class ReplicaFetcher:
             await self._take(part)
         return True
 
-    async def _call(self, request: pb.ReplicaFetchRequest) -> pb.ReplicaFetchResponse:
+    async def _answer(self, request: pb.ReplicaFetchRequest) -> pb.ReplicaFetchResponse:
         stub = self._directory.storage(self._leader_node)
         timeout_s = request.max_wait_ms / 1000 + _ANSWER_TIMEOUT_S
-        self._is_waiting = True
-        try:
-            response: Any = await stub.ReplicaFetch(request, timeout=timeout_s)
-        finally:
-            self._is_waiting = False
-        if self._was_interrupted:
-            # The answer and the interruption came together.
-            raise asyncio.CancelledError
+        response: Any = await stub.ReplicaFetch(request, timeout=timeout_s)
         assert isinstance(response, pb.ReplicaFetchResponse)
         return response
 
