@@ -40,6 +40,7 @@ from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.log_directory import LogDirectory
 from oncelog_storage.replica_manager import ReplicaManager
 from oncelog_storage.settings import StorageSettings
+from oncelog_storage.wants import Wants
 
 _log = logging.getLogger(__name__)
 
@@ -58,6 +59,7 @@ class Maintenance:
         clock: Clock,
         sync: Callable[[list[str]], None],
         changed: ChangedSettings,
+        wants: Wants,
     ) -> None:
         self._settings = settings
         self._changed = changed
@@ -65,26 +67,13 @@ class Maintenance:
         self._hosted = hosted
         self._log_directory = log_directory
         self._clock = clock
-        self._workers = ThreadPoolExecutor(1, thread_name_prefix="storage-disk")
         self._syncers = ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="storage-sync")
         self._tasks: list[asyncio.Task[None]] = []
-        self._to_checkpoint: dict[HostedPartition, None] = {}
-        self._to_flush: dict[HostedPartition, None] = {}
-        self._to_retire: list[Partition] = []
+        self._wants = wants
+        self._in_worker = wants.in_worker
         self._removals = Removals()
         # Folders in which a sync failed. Worker threads add to it and look.
         self._unsyncable: set[str] = set()
-        self._checkpoint_wanted = asyncio.Event()
-        self._flush_wanted = asyncio.Event()
-        self._retirement_wanted = asyncio.Event()
-        self._note_wanted = asyncio.Event()
-        # Partitions that were found at start may have no note yet.
-        self._note_wanted.set()
-        hosted.request_flush = self._request_flush
-        hosted.request_checkpoint = self._request_checkpoint
-        hosted.request_retirement = self._request_retirement
-        hosted.request_note = self._note_wanted.set
-        hosted.in_worker = self._in_worker
         self.cleaner = Cleaner(
             settings,
             hosted,
@@ -98,8 +87,8 @@ class Maintenance:
 
     def start(self) -> None:
         for leader in to_checkpoint(self._hosted):
-            self._request_checkpoint(leader)
-        self._retirement_wanted.set()
+            self._wants.checkpoint(leader)
+        self._wants.retirement_wanted.set()
         for name, loop in (
             ("checkpoints", self._checkpoint_loop),
             ("flushes", self._flush_loop),
@@ -141,17 +130,10 @@ class Maintenance:
         self._tasks.clear()
 
     def _end_threads(self) -> None:
-        self._workers.shutdown(wait=True)
+        self._wants.close()
         self._syncers.shutdown(wait=True)
 
-    async def _in_worker(self, work: Callable[[], ResultT]) -> ResultT:
-        return await asyncio.get_running_loop().run_in_executor(self._workers, work)
-
     # Checkpoints.
-
-    def _request_checkpoint(self, leader: HostedPartition) -> None:
-        self._to_checkpoint[leader] = None
-        self._checkpoint_wanted.set()
 
     async def _checkpoint_loop(self) -> None:
         interval_s = self._settings.checkpoint_interval_ms / 1000
@@ -159,15 +141,15 @@ class Maintenance:
         while True:
             try:
                 async with asyncio.timeout_at(due):
-                    await self._checkpoint_wanted.wait()
+                    await self._wants.checkpoint_wanted.wait()
             except TimeoutError:
                 due = asyncio.get_running_loop().time() + interval_s
                 for leader in self._hosted:
                     if leader.log.is_dirty:
-                        self._to_checkpoint[leader] = None
-            self._checkpoint_wanted.clear()
-            wanted = [leader for leader in self._to_checkpoint if leader.offline is None]
-            self._to_checkpoint.clear()
+                        self._wants.to_checkpoint[leader] = None
+            self._wants.checkpoint_wanted.clear()
+            wanted = [leader for leader in self._wants.to_checkpoint if leader.offline is None]
+            self._wants.to_checkpoint.clear()
             await self._checkpoint(wanted)
 
     async def checkpoint_all(self) -> None:
@@ -254,17 +236,12 @@ class Maintenance:
 
     # Flushes.
 
-    def _request_flush(self, leader: HostedPartition) -> None:
-        leader.is_flushing = True
-        self._to_flush[leader] = None
-        self._flush_wanted.set()
-
     async def _flush_loop(self) -> None:
         """Sync each partition that has requested it. What is appended during a sync shares the next one."""
         while True:
-            await self._flush_wanted.wait()
-            self._flush_wanted.clear()
-            group, self._to_flush = list(self._to_flush), {}
+            await self._wants.flush_wanted.wait()
+            self._wants.flush_wanted.clear()
+            group, self._wants.to_flush = list(self._wants.to_flush), {}
             await asyncio.gather(*(self._flush(leader) for leader in group))
 
     async def _flush(self, leader: HostedPartition) -> None:
@@ -277,12 +254,12 @@ class Maintenance:
         except StorageFailed as failure:
             leader.take_offline(failure)
             if leader.offline is None:
-                loop.call_later(_RETRY_S, self._request_flush, leader)
+                loop.call_later(_RETRY_S, self._wants.flush, leader)
             return
-        reached = sync.ended(leader, is_wanted_again=leader in self._to_flush)
+        reached = sync.ended(leader, is_wanted_again=leader in self._wants.to_flush)
         if reached is None:
             # The log was cut during the sync. Requests that wait for what it did not cover need another sync.
-            self._request_flush(leader)
+            self._wants.flush(leader)
         else:
             leader.local_end_moved(reached)
 
@@ -403,21 +380,17 @@ class Maintenance:
         """Write down which partitions have a folder, soon after they are made."""
         starts = self._log_directory.log_start_offsets
         while True:
-            await self._note_wanted.wait()
-            self._note_wanted.clear()
+            await self._wants.note_wanted.wait()
+            self._wants.note_wanted.clear()
             try:
                 await self._hosted.keep(self._log_directory.topic_ids, sync=False)
                 await self._hosted.keep(starts)
             except OSError as error:
                 _log.warning("cannot write %s: %s; it is tried again", starts.path, error)
                 await asyncio.sleep(_RETRY_S)
-                self._note_wanted.set()
+                self._wants.note_wanted.set()
 
     # Deleted topics.
-
-    def _request_retirement(self, partition: Partition) -> None:
-        self._to_retire.append(partition)
-        self._retirement_wanted.set()
 
     async def _retirement_loop(self) -> None:
         """Rename the folders of deleted topics, then remove them.
@@ -425,17 +398,17 @@ class Maintenance:
         The worker thread does one thing at a time, so no checkpoint writes into such a folder.
         """
         while True:
-            await self._retirement_wanted.wait()
-            self._retirement_wanted.clear()
+            await self._wants.retirement_wanted.wait()
+            self._wants.retirement_wanted.clear()
             try:
-                while self._to_retire:
-                    await self._retire(self._to_retire[0])
-                    self._hosted.retired(self._to_retire.pop(0))
+                while self._wants.to_retire:
+                    await self._retire(self._wants.to_retire[0])
+                    self._hosted.retired(self._wants.to_retire.pop(0))
                 await self._in_worker(self._log_directory.remove_retired)
             except OSError as error:
                 _log.warning("cannot remove a deleted topic's folder: %s; it is tried again", error)
                 await asyncio.sleep(_RETRY_S)
-                self._retirement_wanted.set()
+                self._wants.retirement_wanted.set()
 
     async def _retire(self, partition: Partition) -> None:
         writes = self._log_directory.forget(partition)

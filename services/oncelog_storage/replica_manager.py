@@ -5,7 +5,7 @@ no folder: with some hundred internal partitions that keeps the first start shor
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from oncelog.errors import ErrorCode, KafkaError
@@ -42,6 +42,7 @@ from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.log import PartitionLog
 from oncelog_storage.log_directory import CheckpointFile, LogDirectory, write_checkpoints
 from oncelog_storage.settings import FlushPolicy, StorageSettings
+from oncelog_storage.wants import Wants
 
 _log = logging.getLogger(__name__)
 
@@ -64,6 +65,7 @@ class ReplicaManager:
         clock: Clock,
         log_directory: LogDirectory,
         files: OpenFiles,
+        wants: Wants,
     ) -> None:
         self._settings = settings
         self._node_id = node_id
@@ -71,15 +73,10 @@ class ReplicaManager:
         self._clock = clock
         self._log_directory = log_directory
         self._files = files
+        self._wants = wants
         self._partitions: dict[tuple[str, int], HostedPartition] = {}
         self.counts = CountsOfTopics()
         self._retiring: set[Partition] = set()
-        self.request_flush: Callable[[HostedPartition], None] = _unset
-        self.request_checkpoint: Callable[[HostedPartition], None] = _unset
-        self.request_retirement: Callable[[Partition], None] = _unset
-        self.request_note: Callable[[], None] = _ignore_note
-        """The callback that asks for a write of the log starts of new partitions."""
-        self.in_worker: Callable[[Callable[[], None]], Awaitable[None]] = _unset
         self.follow_image: Callable[[HostedPartition, Any], None] = _ignore
         """The callback for a partition whose replicas, leader or ISR may have changed. `Replication` sets it."""
 
@@ -258,7 +255,7 @@ class ReplicaManager:
         meet in the temporary file.
         """
         writes = [checkpoint.encoded() for checkpoint in checkpoints]
-        await self.in_worker(lambda: write_checkpoints(writes, sync=sync))
+        await self._wants.in_worker(lambda: write_checkpoints(writes, sync=sync))
 
     async def lower_recovery_point(self, leader: HostedPartition, offset: int) -> None:
         """Lower the stored numbers of a partition before its records at `offset` and behind are dropped.
@@ -319,7 +316,7 @@ class ReplicaManager:
                 return self._partitions[(partition.topic, partition.partition)]
             case Making.RETIRE:
                 self._retiring.add(partition)
-                self.request_retirement(partition)
+                self._wants.retirement(partition)
                 return self._make(partition)
             case Making.LOST:
                 return self._add_lost(partition, image)
@@ -343,14 +340,14 @@ class ReplicaManager:
         directory.topic_ids[partition] = topic_number(log.topic_id)
         if partition not in directory.log_start_offsets:
             directory.log_start_offsets[partition] = log.log_start_offset
-            self.request_note()
+            self._wants.note_wanted.set()
 
     def _add(self, log: PartitionLog, image: MetadataImage) -> HostedPartition:
         leader = HostedPartition(
             log,
             flushes_always=self._settings.flush_policy is FlushPolicy.ALWAYS,
-            request_flush=self.request_flush,
-            request_checkpoint=self.request_checkpoint,
+            request_flush=self._wants.flush,
+            request_checkpoint=self._wants.checkpoint,
             checkpoint_bytes=self._settings.checkpoint_bytes,
             high_watermark=high_watermark_at_load(log),
         )
@@ -402,7 +399,7 @@ class ReplicaManager:
         leader.log.close()
         if leader.log.exists_on_disk or self._log_directory.has_hosted(partition):
             self._retiring.add(partition)
-            self.request_retirement(partition)
+            self._wants.retirement(partition)
 
     def retired(self, partition: Partition) -> None:
         """Note that the folder of a deleted partition is out of the way."""
@@ -478,13 +475,5 @@ def _write_topic_id(log: PartitionLog) -> None:
         _log.warning("cannot write the topic id in %s: %s", log.directory, error.strerror)
 
 
-def _ignore_note() -> None:
-    pass
-
-
 def _ignore(_leader: HostedPartition, _found: Any) -> None:
     pass
-
-
-def _unset(_argument: object) -> Any:
-    raise AssertionError("maintenance is not wired")

@@ -32,6 +32,7 @@ from oncelog_storage.servicer import StorageServicer
 from oncelog_storage.settings import StorageSettings
 from oncelog_storage.traces import OpenTraces
 from oncelog_storage.verifier import Verifier
+from oncelog_storage.wants import Wants
 
 _log = logging.getLogger(__name__)
 
@@ -55,12 +56,13 @@ class StorageRole:
         self._log_directory = LogDirectory(settings.data_dir)
         files = OpenFiles(settings.open_files_max)
         self._reader = reader = SegmentReader(files)
+        wants = Wants()
         self._hosted = ReplicaManager(
-            settings, node_id, metadata, clock, self._log_directory, files
+            settings, node_id, metadata, clock, self._log_directory, files, wants
         )
         changed = ChangedSettings(settings, node_id, metadata)
         self.maintenance = Maintenance(
-            settings, self._hosted, self._log_directory, clock, sync, changed
+            settings, self._hosted, self._log_directory, clock, sync, changed, wants
         )
         self.replication = Replication(
             settings,

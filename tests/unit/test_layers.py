@@ -43,7 +43,7 @@ def test_every_service_with_decisions_has_a_core():
 
 
 def test_no_modules_import_each_other_in_a_circle():
-    """Also not for type checking alone: whoever reads one of them has to read them all."""
+    """Also not for type checking alone: a reader of one of them has to read all."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     packages = project["tool"]["importlinter"]["root_packages"]
     graph = grimp.build_graph(*packages, cache_dir=None)
