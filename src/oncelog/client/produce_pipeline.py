@@ -61,6 +61,8 @@ class ProducePipeline:
         """Of the batches sent so far."""
         self.crc32c = 0
         """Over the CRCs of the batches in the order of sending."""
+        self.first_offsets: dict[Partition, int] = {}
+        """Where the first batch of each partition was appended, once it is acknowledged."""
 
     def send(self, batch: ClosedBatch) -> None:
         """Put a batch under way; waits while five of its partition, or too many bytes, are.
@@ -118,6 +120,7 @@ class ProducePipeline:
             self._repair(error)
             return
         batch = batches.popleft()
+        self.first_offsets.setdefault(batch.partition, answer.base_offset)
         self._unanswered[batch.partition].popleft()
         self._unanswered_bytes -= len(batch.records)
         self._failing_since = None
