@@ -147,8 +147,8 @@ def _first(batch: BatchToCommit, sink: str) -> CommitToken:
     if batch.batch_id and not batch.adopt_query:
         raise QueryChangedError(
             f"sink {sink!r} has committed nothing on this cluster, and the query is at batch {batch.batch_id}: it "
-            "wrote elsewhere until now, or the sink's topic was deleted, and then this batch may be written already. Start "
-            "once with onNewQuery=adopt if nothing of this batch is written"
+            "wrote elsewhere until now, or the sink's topic was deleted, and then this batch may be written already. "
+            "Start once with onNewQuery=adopt if nothing of this batch is written"
         )
     return CommitToken(batch.nonce, batch.query_id, (_committed(batch, 0),))
 

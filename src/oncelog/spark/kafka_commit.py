@@ -71,8 +71,8 @@ def commit_on_kafka(
             except (ProducerFencedError, TransactionOverError) as error:
                 raise FencedError(
                     f"FENCED: sink {sink!r}, {_named(batch)}: {error}. Start the query again: it runs the batch again, "
-                    "and skips it if it is committed. If it happens again and again, two drivers use this transactionalId, "
-                    "or attemptTimeout is shorter than the writing of a batch"
+                    "and skips it if it is committed. If it happens again and again, two drivers use this "
+                    "transactionalId, or attemptTimeout is shorter than the writing of a batch"
                 ) from error
             except (CommitUnknownError, StaleEndError) as error:
                 if deadline.has_passed:
