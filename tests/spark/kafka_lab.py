@@ -20,7 +20,9 @@ PROPERTIES = """\
 listeners=PLAINTEXT://127.0.0.1:{broker},CLIENT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}
 advertised.listeners=PLAINTEXT://127.0.0.1:{broker},CLIENT://{proxy}
 listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,CLIENT:PLAINTEXT
+log.retention.ms=-1
 """
+"""The tests' records are years old."""
 
 
 class ProxiedKafka:

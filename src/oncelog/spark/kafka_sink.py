@@ -196,7 +196,7 @@ def check_size(options: SinkOptions, batch_id: int | None, size_bytes: int) -> N
     name = "the job" if batch_id is None else f"batch {batch_id}"
     raise OncelogError(
         f"{name} has {size_bytes} bytes of records or more, above maxBatchBytes={options.collected_bytes_max}. On "
-        "Apache Kafka the driver holds a whole batch: lower maxOffsetsPerTrigger, compress with "
-        "kafka.compression.type=zstd, or raise maxBatchBytes, and with it spark.driver.memory and "
-        "spark.driver.maxResultSize"
+        "Apache Kafka the driver holds a whole batch: compress with kafka.compression.type=zstd, or raise "
+        "maxBatchBytes, and with it spark.driver.memory and spark.driver.maxResultSize. A lower maxOffsetsPerTrigger "
+        "makes later batches smaller, and not this one: its offsets are in the checkpoint"
     )
