@@ -30,8 +30,8 @@ _REQUIRED: Final = {"cleanup.policy": "compact", "unclean.leader.election.enable
 _GIVEN: Final = _REQUIRED | {"segment.ms": "3600000"}
 """Of a topic that we make. Only closed segments are compacted, so an hour's tokens stay."""
 
-_prepared: set[tuple[tuple[Address, ...], TokenPlace]] = set()
-"""Sinks that this process has looked at. Spark keeps the write planner's process from batch to batch."""
+_prepared: set[tuple[tuple[Address, ...], str]] = set()
+"""Clusters and topics of tokens that this process has looked at. Spark keeps the write planner's process from batch to batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class CollectedRows:
 
 
 def is_prepared(options: SinkOptions, place: TokenPlace) -> bool:
-    return (options.bootstrap, place) in _prepared
+    return (options.bootstrap, place.topic) in _prepared
 
 
 def prepare(cluster: Cluster, options: SinkOptions, place: TokenPlace) -> None:
@@ -79,7 +79,7 @@ def prepare(cluster: Cluster, options: SinkOptions, place: TokenPlace) -> None:
         options.collected_bytes_max,
         place.topic,
     )
-    _prepared.add((options.bootstrap, place))
+    _prepared.add((options.bootstrap, place.topic))
 
 
 def _shown(options: SinkOptions) -> str:
