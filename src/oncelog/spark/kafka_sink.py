@@ -31,7 +31,7 @@ _GIVEN: Final = _REQUIRED | {"segment.ms": "3600000"}
 """Of a topic that we make. Only closed segments are compacted, so an hour's tokens stay."""
 
 _prepared: set[tuple[tuple[Address, ...], str]] = set()
-"""Clusters and topics of tokens that this process has looked at. Spark keeps the write planner's process from batch to batch."""
+"""Clusters and topics of tokens that this process has looked at. Spark keeps the planner's process between batches."""
 
 
 @dataclass(frozen=True, slots=True)
