@@ -1,4 +1,4 @@
-"""What the replicas of a storage node want of its maintenance: syncs, checkpoints, notes, removals, a worker thread.
+"""The wants of a storage node's replicas: syncs, checkpoints, notes, removals, and the one worker thread.
 
 `ReplicaManager` and its partitions ask here; the tasks of `Maintenance` do it.
 """

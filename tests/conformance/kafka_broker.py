@@ -93,14 +93,24 @@ class KafkaBroker:
         words = ("format", "--standalone", "-t", CLUSTER_ID, "-c", str(self._properties))
         tool = self._run("kafka.tools.StorageTool", *words)
         assert tool.wait(START_TIMEOUT_S) == 0, tool.log_tail()
+        self.start()
+        return self
+
+    def start(self):
+        """Also again, on the same data, after `kill`."""
+        log = self.folder / "log"
+        before = log.stat().st_size
         self._process = self._run("kafka.Kafka", str(self._properties))
         deadline = time.monotonic() + START_TIMEOUT_S
-        while "Kafka Server started" not in self._process.log.read_text():
+        while b"Kafka Server started" not in log.read_bytes()[before:]:
             if self._process.exit_code is not None or time.monotonic() > deadline:
                 self._process.kill_group()
                 raise AssertionError(self._process.log_tail())
             time.sleep(0.1)
-        return self
+
+    def kill(self):
+        """SIGKILL."""
+        self._process.kill_group()
 
     def __exit__(self, *_):
         self._process.stop()

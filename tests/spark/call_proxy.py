@@ -30,6 +30,7 @@ NAMES = {key: call.method for key, call in PRIVATE_CALLS.items()} | {
 class Fault(Enum):
     REFUSE = "the caller gets an error, the cluster nothing"
     REFUSE_AFTER = "the cluster acts, the caller gets an error"
+    CUT = "the connection is closed, the cluster gets nothing"
     CUT_AFTER = "the cluster acts, the connection is closed"
     KILL_CALLER = "the calling process gets SIGKILL, the cluster nothing"
     KILL_CALLER_AFTER = "the cluster acts, then the calling process gets SIGKILL"

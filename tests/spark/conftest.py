@@ -11,6 +11,7 @@ pytest.importorskip("pyspark")
 
 from tests.integration.telemetry.trace_receiver import receiving
 from tests.spark.call_proxy import CallProxy
+from tests.spark.kafka_lab import KafkaLab, ProxiedKafka
 from tests.spark.oncelog_process import OncelogProcess
 from tests.spark.session import spark_session
 from tests.spark.topic_tools import Lab
@@ -79,3 +80,25 @@ def lab(spark, server, proxy, tmp_path):
     yield lab
     proxy.reset()
     lab.close()
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory):
+    with ProxiedKafka(tmp_path_factory.mktemp("beside") / "kafka") as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def kafka_topics(kafka, tmp_path):
+    """The lab on Apache Kafka, without Spark."""
+    kafka.proxy.reset()
+    lab = KafkaLab(None, kafka.proxy, tmp_path, f"t{uuid.uuid4().hex[:8]}")
+    yield lab
+    kafka.proxy.reset()
+    lab.close()
+
+
+@pytest.fixture
+def kafka_lab(spark, kafka_topics):
+    kafka_topics.spark = spark
+    return kafka_topics

@@ -39,13 +39,18 @@ SPOKEN: Final[Mapping[int, int]] = {
     versions.CREATE_TOPICS: 5,
     versions.FIND_COORDINATOR: 3,
     versions.OFFSET_COMMIT: 8,
+    versions.INIT_PRODUCER_ID: 4,
+    versions.END_TXN: 5,
+    versions.DESCRIBE_CONFIGS: 4,
 }
-"""api key → the version this client speaks. Produce 12 lets the leader add a partition to the transaction (KIP-890)."""
+"""api key → the version this client speaks. Produce 12 lets the leader add a partition to the transaction, and EndTxn 5
+raises the producer's epoch (KIP-890)."""
 
 API_VERSIONS_VERSION: Final = 3
 
-_GROUP: Final = 0
-"""FindCoordinator's key type for a group."""
+GROUP: Final = 0
+TRANSACTION: Final = 1
+"""FindCoordinator's key types of a group and of a transaction."""
 
 _TOPIC_APPEARS_MS: Final = 2_000
 """Milliseconds that a topic may be unknown: the metadata of a new topic reaches every broker within this time."""
@@ -77,6 +82,15 @@ class NoSuchTopicError(OncelogError):
     """The cluster does not know the topic, or the topic has no such partition."""
 
 
+class _Broker(NamedTuple):
+    """The part of a broker's ApiVersions answer about itself and its cluster."""
+
+    versions: Mapping[int, tuple[int, int]]
+    """api key → (lowest, highest version)."""
+    features: Mapping[str, int]
+    """Name → the level that the cluster has finalized."""
+
+
 class _Leaders(NamedTuple):
     addresses: Mapping[NodeId, Address]
     leaders: Mapping[Partition, NodeId]
@@ -92,7 +106,7 @@ class Cluster:
         self._bootstrap = tuple(bootstrap)
         self.settings = settings or ClientSettings()
         self._connections: dict[Address, Connection] = {}
-        self._served: dict[Address, Mapping[int, tuple[int, int]]] = {}
+        self._brokers: dict[Address, _Broker] = {}
         self._topology = _Leaders({}, {}, {})
         self._has_answered = False
 
@@ -177,14 +191,18 @@ class Cluster:
 
     # ---------------------------------------------------------------------------------------------- calls
 
-    def list_offsets(self, timestamps: Mapping[Partition, int]) -> dict[Partition, int]:
+    def list_offsets(
+        self, timestamps: Mapping[Partition, int], isolation_level: int | None = None
+    ) -> dict[Partition, int]:
         """Return, for each partition, the offset of a time in milliseconds; -1 asks for the partition's end, -2 for its
         first offset.
 
-        The end is the LSO, or the high watermark where the settings read uncommitted. A time after the last record
-        answers -1. Each leader is asked once for all its partitions.
+        The end is the LSO, or the high watermark at READ_UNCOMMITTED. None: the settings say which isolation level.
+
+        A time after the last record answers -1. Each leader is asked once for all its partitions.
         """
         found: dict[Partition, int] = {}
+        level = self.settings.isolation_level if isolation_level is None else isolation_level
 
         def attempt() -> None:
             wanted: dict[Address, list[Partition]] = {}
@@ -192,9 +210,8 @@ class Cluster:
                 if partition not in found:
                     wanted.setdefault(self.leader_of(partition), []).append(partition)
             for address, partitions in wanted.items():
-                request = _list_offsets_request(
-                    {key: timestamps[key] for key in partitions}, self.settings.isolation_level
-                )
+                asked = {key: timestamps[key] for key in partitions}
+                request = _list_offsets_request(asked, level)
                 response = self._call(address, versions.LIST_OFFSETS, request)
                 for partition, answer in _by_partition(response.topics):
                     self.check_partition(partition, answer.error_code.value)
@@ -213,20 +230,38 @@ class Cluster:
         places = {partition: OffsetToCommit(offset) for partition, offset in offsets.items()}
 
         def attempt() -> None:
-            types = schema_of(versions.FIND_COORDINATOR, SPOKEN[versions.FIND_COORDINATOR])
-            find = types.request_types.FindCoordinatorRequest(key=group_id, key_type=_GROUP)
-            found = self._call_any((versions.FIND_COORDINATOR, find))
-            code = error_code_of(found.error_code.value)
-            if code is not ErrorCode.NONE:
-                raise KafkaError(code, found.error_message or f"coordinator of group {group_id!r}")
             types = schema_of(versions.OFFSET_COMMIT, SPOKEN[versions.OFFSET_COMMIT])
             request = offset_commit_request(types.request_types, GroupMember(group_id), places)
-            response = self._call(Address(found.host, found.port), versions.OFFSET_COMMIT, request)
+            response = self.ask_coordinator(GROUP, group_id, versions.OFFSET_COMMIT, request)
             for partition, code in commit_codes(response).items():
                 if code is not ErrorCode.NONE:
                     raise KafkaError(code, f"commit of {partition} to group {group_id!r}")
 
         self.retrying(attempt, timeout_ms)
+
+    def ask(self, api_key: int, request: Any) -> Any:
+        """Return the answer of any broker, which is asked once. Raises KafkaError where none comes; the effect is then unknown."""
+        return self._call_any((api_key, request))
+
+    def ask_coordinator(self, key_type: int, key: str, api_key: int, request: Any) -> Any:
+        """Return the answer of the coordinator of a GROUP or a TRANSACTION; as `ask`."""
+        types = schema_of(versions.FIND_COORDINATOR, SPOKEN[versions.FIND_COORDINATOR])
+        find = types.request_types.FindCoordinatorRequest(key=key, key_type=key_type)
+        found = self.ask(versions.FIND_COORDINATOR, find)
+        code = error_code_of(found.error_code.value)
+        if code is not ErrorCode.NONE:
+            raise KafkaError(code, found.error_message or f"coordinator of {key!r}")
+        return self._call(Address(found.host, found.port), api_key, request)
+
+    def offers(self, method: str) -> bool:
+        """Return True if the cluster has this private call, which only oncelog has. Raises as `private_call`."""
+        connection = self.retrying(self._any_connection)
+        return KEY_OF_METHOD[method] in self._brokers[connection.address].versions
+
+    def feature_level(self, name: str) -> int:
+        """Return the level of a feature that the cluster has finalized; 0: none. Raises as `private_call`."""
+        connection = self.retrying(self._any_connection)
+        return self._brokers[connection.address].features.get(name, 0)
 
     def private_call(self, method: str, request: Any) -> Any:
         """Make a sink call (`oncelog.protocol.private_api`), and repeat it while its error code is retriable.
@@ -236,10 +271,10 @@ class Cluster:
 
         def attempt() -> Any:
             connection = self._any_connection()
-            if KEY_OF_METHOD[method] not in self._served[connection.address]:
+            if KEY_OF_METHOD[method] not in self._brokers[connection.address].versions:
                 raise OncelogError(
-                    f"the broker at {connection.address} does not offer {method}: the exactly-once "
-                    "sink needs an oncelog cluster; for other brokers use Spark's own Kafka sink"
+                    f"the broker at {connection.address} does not offer {method}: it is no oncelog, which "
+                    "alone has this call"
                 )
             deadline = Deadline(self.settings.request_timeout_ms)
             try:
@@ -290,15 +325,15 @@ class Cluster:
         connection = Connection.connect(
             address, self.settings.client_id, deadline, self.settings.login
         )
-        if address not in self._served:
-            self._served[address] = _negotiate(connection, deadline)
+        if address not in self._brokers:
+            self._brokers[address] = _negotiate(connection, deadline)
         return connection
 
     def schema(self, address: Address, api_key: int) -> Schema:
         """Return the schema of the API version that this client speaks.
         Raises OncelogError if the broker at `address` does not serve it."""
         version = SPOKEN[api_key]
-        low, high = self._served[address].get(api_key, (0, -1))
+        low, high = self._brokers[address].versions.get(api_key, (0, -1))
         if not low <= version <= high:
             name = versions.APIS[api_key].name
             offers = f"versions {low} to {high}" if high >= 0 else "none"
@@ -382,7 +417,7 @@ class Cluster:
     def _drop(self, connection: Connection) -> None:
         connection.close()
         self._connections.pop(connection.address, None)
-        self._served.pop(connection.address, None)
+        self._brokers.pop(connection.address, None)
 
     def _metadata_request(self, topics: Sequence[str] | None) -> tuple[int, Any]:
         """Return the Metadata request for these topics; None asks for all topics."""
@@ -419,9 +454,8 @@ class Cluster:
         self._topology = self._topology._replace(leaders=kept)
 
 
-def _negotiate(connection: Connection, deadline: Deadline) -> Mapping[int, tuple[int, int]]:
-    """Return the versions that this broker serves: api key → (lowest, highest).
-    Our software name makes oncelog list its private calls too."""
+def _negotiate(connection: Connection, deadline: Deadline) -> _Broker:
+    """Return what this broker serves. Our software name makes oncelog list its private calls too."""
     schema = schema_of(versions.API_VERSIONS, API_VERSIONS_VERSION)
     request = schema.request_types.ApiVersionsRequest(
         client_software_name=CLIENT_SOFTWARE_NAME,
@@ -435,7 +469,10 @@ def _negotiate(connection: Connection, deadline: Deadline) -> Mapping[int, tuple
     except KafkaError:
         connection.close()
         raise
-    return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+    return _Broker(
+        {api.api_key: (api.min_version, api.max_version) for api in response.api_keys},
+        {one.name: one.max_version_level for one in response.finalized_features},
+    )
 
 
 def _list_offsets_request(timestamps: Mapping[Partition, int], isolation_level: int) -> Any:

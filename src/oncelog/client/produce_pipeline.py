@@ -62,6 +62,8 @@ class ProducePipeline:
         """The last sequence of each partition, of the batches sent so far."""
         self.crc32c = 0
         """The CRC-32C over the CRCs of the batches, in the order of sending."""
+        self.first_offsets: dict[Partition, int] = {}
+        """The offset of the first batch of each partition, once it is acknowledged."""
 
     def send(self, batch: ClosedBatch) -> None:
         """Send a batch. Wait first while five batches of its partition, or too many bytes, are unanswered.
@@ -119,6 +121,7 @@ class ProducePipeline:
             self._repair(error)
             return
         batch = batches.popleft()
+        self.first_offsets.setdefault(batch.partition, answer.base_offset)
         self._unanswered[batch.partition].popleft()
         self._unanswered_bytes -= len(batch.records)
         self._failing_since = None

@@ -68,7 +68,7 @@ def records_of(plain: Buffer) -> Iterator[Any]:
 
 
 class _ReadInPython:
-    """What `few_records_of` has read so in this process."""
+    """The count of the bytes that `few_records_of` has read so in this process."""
 
     size_bytes = 0
 

@@ -204,6 +204,14 @@ def last_committed_batch_id(cluster: Cluster, sink: str) -> int:
     return int(_call(cluster, "DescribeSink", sink=sink).last_committed_batch_id)
 
 
+def refused_replay(reason: str, sink: str) -> ReplayRefusedError:
+    """The error, with what the user may do about it."""
+    way_out = _JOB_WAY_OUT if is_job_sink(sink) else _STREAM_WAY_OUT
+    return ReplayRefusedError(
+        f"REPLAY_REFUSED: {reason}. A committed batch is never written again, so rows would be lost. {way_out}"
+    )
+
+
 def _call(cluster: Cluster, method: str, **fields: Any) -> Any:
     request = PRIVATE_CALLS[KEY_OF_METHOD[method]].request(**fields)
     with spans.span(method, spans.Kind.CLIENT):
@@ -224,10 +232,7 @@ def _expect(
             "if this is another query, give it a transactionalId of its own"
         )
     if answer is SinkAnswer.REPLAY_REFUSED:
-        way_out = _JOB_WAY_OUT if is_job_sink(attempt.sink) else _STREAM_WAY_OUT
-        raise ReplayRefusedError(
-            f"REPLAY_REFUSED: {reason}. A committed batch is never written again, so rows would be lost. {way_out}"
-        )
+        raise refused_replay(reason, attempt.sink)
     raise FencedError(
         f"{answer.name}: {reason}. Nothing of this attempt is visible. Spark runs the batch again when the query "
         "restarts; if it happens again and again, two drivers use this transactionalId, or attemptTimeout is "

@@ -59,6 +59,7 @@ _OF_SINK: Final = (
     "verifyReplay",
     "jobId",
     "batchId",
+    "maxBatchBytes",
     "partitioner",
     "kafka.compression.type",
     "kafka.batch.size",

@@ -39,6 +39,10 @@ REQUEST_TIMEOUT_MS: Final = 30_000
 """The client's own time limit of a request, where no option gives one."""
 TIMEOUT_MAX_MS: Final = 24 * 3_600_000
 BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
+COLLECTED_BYTES: Final = 128 * 1024 * 1024
+"""A driver of Spark's default size, 1 GiB, holds a batch of so many bytes three times."""
+COLLECTED_BYTES_MAX: Final = 1024 * 1024 * 1024
+"""Spark hands a task's message on in one piece, whose length is a signed 32-bit number."""
 
 
 class OnNewQuery(Enum):
@@ -119,6 +123,8 @@ class SinkOptions:
     job_id: str | None
     batch_id: int | None
     """For a write inside foreachBatch: the batch number that Spark gives the function."""
+    collected_bytes_max: int
+    """On Apache Kafka: the most encoded bytes of one batch, which the driver holds."""
     partitioner: Partitioner
 
 
@@ -200,6 +206,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
         verify_replay=given.flag("verifyReplay", True),
         job_id=job_id,
         batch_id=batch_id,
+        collected_bytes_max=given.count("maxBatchBytes", COLLECTED_BYTES_MAX) or COLLECTED_BYTES,
         partitioner=Partitioner(given.choice("partitioner", [kind.value for kind in Partitioner])),
     )
 

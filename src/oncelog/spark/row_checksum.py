@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from oncelog.spark.rows import as_binary
 
-_CHECKSUM_MASK: Final = 2**63 - 1
+CHECKSUM_MASK: Final = 2**63 - 1
 _WORD_BYTES: Final = 8
 _GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1: Final = np.uint64(0xBF58476D1CE4E5B9)
@@ -49,7 +49,7 @@ class RowChecksum:
         if not batch.num_rows:
             return
         self.row_count += batch.num_rows
-        self.value = (self.value + int(_row_hashes(batch).sum(dtype=np.uint64))) & _CHECKSUM_MASK
+        self.value = (self.value + int(_row_hashes(batch).sum(dtype=np.uint64))) & CHECKSUM_MASK
 
 
 def _row_hashes(batch: Any) -> _Hashes:

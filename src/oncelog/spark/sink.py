@@ -6,6 +6,9 @@ tasks (executors)          write ── JoinAttempt, Produce …, SealBranch ─
 commit worker (driver)     commit(messages) ── CommitBatch      abort(messages) ── AbortAttempt
 ```
 
+On Apache Kafka there are no such calls. There the tasks return their rows, and the driver writes them in its commit
+(`kafka_commit`); nothing is opened, so nothing is aborted.
+
 Spark calls commit again for a batch after a crash, and calls abort after a commit that took effect. It lets tasks
 finish after the commit, and can run two drivers on one checkpoint. None of that shows, because the coordinator decides
 each batch once (`attempt.py`); nothing here or in the checkpoint is needed for recovery.
@@ -41,7 +44,9 @@ from oncelog.spark.attempt import (
     open_attempt,
     seal_branch,
 )
+from oncelog.spark.commit_token import TokenPlace, place_of_job, place_of_stream
 from oncelog.spark.connecting import cluster_of
+from oncelog.spark.kafka_sink import CollectedRows, collect_rows, is_prepared, prepare
 from oncelog.spark.message_first import message_first
 from oncelog.spark.options import OnNewQuery, SinkOptions
 from oncelog.spark.traces import ending_span, opened, opening_span, task_span
@@ -68,30 +73,40 @@ class BranchMessage(WriterCommitMessage):
         self.outcome = outcome
 
 
+class RowsMessage(WriterCommitMessage):
+    """The message of a task on Apache Kafka: its rows, encoded."""
+
+    def __init__(self, rows: CollectedRows) -> None:
+        self.rows = rows
+
+
 class StreamWriter(DataSourceStreamArrowWriter):
     """The writer of one micro-batch's try, on the planner and in tasks.
     At commit it is a fresh object without a try of its own."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
+        self._place = place_of_stream(options.transactional_id)
         self._attempt = AttemptName(options.transactional_id, new_nonce())
         self._is_open = False
+        self._is_on_kafka = False
 
     @message_first
     def __getstate__(self) -> dict[str, Any]:
         """Open the attempt, and return the state to pickle. Spark pickles the writer twice in a row;
         the second time it is open already."""
         if not self._is_open:
-            timeout_ms = self._options.attempt_timeout_ms
-            with opening_span(self._attempt) as span, cluster_of(self._options) as cluster:
-                self._attempt = open_attempt(cluster, self._attempt, timeout_ms)
-                opened(span, self._attempt)
+            opened_attempt = _open(self._options, self._attempt, self._place)
+            self._attempt = opened_attempt or self._attempt
+            self._is_on_kafka = opened_attempt is None
             self._is_open = True
         return dict(self.__dict__)
 
     @message_first
-    def write(self, iterator: Iterator[Any]) -> BranchMessage:
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         task = _streaming_task()
+        if self._is_on_kafka:
+            return _rows_message(self._options, self._attempt, task, task.batch_id, iterator)
         adopt_query = self._options.on_new_query is OnNewQuery.ADOPT
         return BranchMessage(
             write_branch(self._options, self._attempt, task, adopt_query, iterator)
@@ -100,7 +115,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     @message_first
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Commit the batch, and return once it is decided; its markers follow without Spark."""
-        _commit(self._options, self._options.transactional_id, batchId, messages)
+        _commit(self._options, self._options.transactional_id, self._place, batchId, messages)
 
     @message_first
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
@@ -122,33 +137,32 @@ class BatchWriter(DataSourceArrowWriter):
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
+        name, job_id = options.transactional_id, options.job_id
         is_numbered = options.batch_id is not None
-        sink = (
-            options.transactional_id
-            if is_numbered
-            else job_sink_name(options.transactional_id, options.job_id)
-        )
-        self._query_id = _NUMBERED_BATCHES if is_numbered else options.job_id or _UNNAMED_JOBS
-        self._is_named = is_numbered or options.job_id is not None
+        sink = name if is_numbered else job_sink_name(name, job_id)
+        self._place = place_of_stream(name) if is_numbered else place_of_job(name, job_id)
+        self._query_id = _NUMBERED_BATCHES if is_numbered else job_id or _UNNAMED_JOBS
+        self._is_named = is_numbered or job_id is not None
         self._attempt = AttemptName(sink, new_nonce())
         self._is_open = False
+        self._is_on_kafka = False
         self._batch_id = JOB_BATCH_ID if options.batch_id is None else options.batch_id
 
     @message_first
     def __getstate__(self) -> dict[str, Any]:
         if not self._is_open:
-            timeout_ms = self._options.attempt_timeout_ms
-            with opening_span(self._attempt) as span, cluster_of(self._options) as cluster:
-                self._attempt = open_attempt(cluster, self._attempt, timeout_ms)
-                opened(span, self._attempt)
-                if not self._is_named:
-                    # Our attempt is the open one now, so no other can commit without fencing it first.
+            opened_attempt = _open(self._options, self._attempt, self._place)
+            self._attempt = opened_attempt or self._attempt
+            self._is_on_kafka = opened_attempt is None
+            if not self._is_named and not self._is_on_kafka:
+                # Our attempt is the open one now, so no other can commit without fencing it first.
+                with cluster_of(self._options) as cluster:
                     self._batch_id = last_committed_batch_id(cluster, self._attempt.sink) + 1
             self._is_open = True
         return dict(self.__dict__)
 
     @message_first
-    def write(self, iterator: Iterator[Any]) -> BranchMessage:
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         context = _context()
         task = TaskIdentity(
             query_id=self._query_id,
@@ -157,6 +171,9 @@ class BatchWriter(DataSourceArrowWriter):
             task_partition=context.partitionId(),
             task_attempt_id=context.taskAttemptId(),
         )
+        if self._is_on_kafka:
+            batch_id = self._batch_id if self._is_named else None
+            return _rows_message(self._options, self._attempt, task, batch_id, iterator)
         adopt_query = self._options.on_new_query is OnNewQuery.ADOPT
         outcome = write_branch(self._options, self._attempt, task, adopt_query, iterator)
         if outcome.skipped and not self._is_named:
@@ -168,11 +185,36 @@ class BatchWriter(DataSourceArrowWriter):
 
     @message_first
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        _commit(self._options, self._attempt.sink, self._batch_id, messages)
+        batch_id = self._batch_id if self._is_named or not self._is_on_kafka else None
+        _commit(self._options, self._attempt.sink, self._place, batch_id, messages)
 
     @message_first
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         _abort(self._options, self._attempt.sink, messages)
+
+
+def _open(options: SinkOptions, attempt: AttemptName, place: TokenPlace) -> AttemptName | None:
+    """Open the attempt. None on Apache Kafka, where nothing is opened before the commit."""
+    if is_prepared(options, place):
+        return None
+    with opening_span(attempt) as span, cluster_of(options) as cluster:
+        if not cluster.offers("OpenAttempt"):
+            prepare(cluster, options, place)
+            return None
+        attempt = open_attempt(cluster, attempt, options.attempt_timeout_ms)
+        opened(span, attempt)
+        return attempt
+
+
+def _rows_message(
+    options: SinkOptions,
+    attempt: AttemptName,
+    task: TaskIdentity,
+    batch_id: int | None,
+    iterator: Iterator[Any],
+) -> RowsMessage:
+    with cluster_of(options) as cluster:
+        return RowsMessage(collect_rows(options, cluster, attempt.nonce, task, batch_id, iterator))
 
 
 def write_branch(
@@ -279,12 +321,25 @@ def _produce(
 
 
 def _commit(
-    options: SinkOptions, sink: str, batch_id: int, messages: list[WriterCommitMessage | None]
+    options: SinkOptions,
+    sink: str,
+    place: TokenPlace,
+    batch_id: int | None,
+    messages: list[WriterCommitMessage | None],
 ) -> None:
     """Commit the batch of these messages. No messages: no task ran, and nothing has to be decided."""
+    _refuse_incomplete(messages)
+    rows = [message.rows for message in messages if isinstance(message, RowsMessage)]
+    if rows:
+        # numpy and pyarrow load here, in the commit worker, which Spark keeps.
+        from oncelog.spark.kafka_commit import commit_on_kafka
+
+        assert {task.batch_id for task in rows} == {batch_id}, (batch_id, rows[0].batch_id)
+        commit_on_kafka(options, sink, place, rows)
     outcomes = _outcomes(messages)
     if not outcomes:
         return
+    assert batch_id is not None, "a batch has no number only on Apache Kafka"
     ending = ending_span("commit", outcomes[0].attempt, batch_id)
     with ending, cluster_of(options) as cluster:
         commit_batch(cluster, sink, batch_id, outcomes)
@@ -296,9 +351,7 @@ def _commit(
 
 def _abort(options: SinkOptions, sink: str, messages: list[WriterCommitMessage | None]) -> None:
     """Abort the attempts that the messages name. Without any, the next attempt or the timeout aborts what is open."""
-    attempts = {
-        outcome.attempt.nonce: outcome.attempt for outcome in _outcomes(messages, partial=True)
-    }
+    attempts = {outcome.attempt.nonce: outcome.attempt for outcome in _outcomes(messages)}
     if attempts:
         nonces = sorted(attempts)
         ending = ending_span("abort", attempts[nonces[0]])
@@ -306,15 +359,17 @@ def _abort(options: SinkOptions, sink: str, messages: list[WriterCommitMessage |
             abort_attempts(cluster, sink, nonces)
 
 
-def _outcomes(
-    messages: list[WriterCommitMessage | None], partial: bool = False
-) -> list[BranchOutcome]:
-    outcomes = [message.outcome for message in messages if isinstance(message, BranchMessage)]
-    if not partial and len(outcomes) < len(messages):
+def _outcomes(messages: list[WriterCommitMessage | None]) -> list[BranchOutcome]:
+    return [message.outcome for message in messages if isinstance(message, BranchMessage)]
+
+
+def _refuse_incomplete(messages: list[WriterCommitMessage | None]) -> None:
+    kinds = [type(message) for message in messages]
+    found = max(kinds.count(BranchMessage), kinds.count(RowsMessage))
+    if found < len(messages):
         raise OncelogError(
-            f"{len(messages) - len(outcomes)} of {len(messages)} tasks sent no message, so the batch is not complete"
+            f"{len(messages) - found} of {len(messages)} tasks sent no message, so the batch is not complete"
         )
-    return outcomes
 
 
 def _context() -> Any:

@@ -151,7 +151,7 @@ def test_other_brokers_are_told_apart():
     with (
         KafkaPeer({"orders": 1}, private_api=False) as peer,
         Cluster([peer.address], QUICK) as cluster,
-        pytest.raises(OncelogError, match=r"does not offer DescribeSink.*oncelog cluster"),
+        pytest.raises(OncelogError, match=r"does not offer DescribeSink.*no oncelog"),
     ):
         cluster.private_call("DescribeSink", describe_request())
 

@@ -41,6 +41,7 @@ def test_server_and_transactional_id_are_enough_to_write():
     assert options.on_new_query is OnNewQuery.FAIL
     assert options.attempt_timeout_ms == 900_000
     assert options.partitioner is Partitioner.MURMUR2
+    assert options.collected_bytes_max == 128 * 1024 * 1024
 
 
 def test_names_have_no_case_and_kafka_alias_is_accepted():
@@ -257,6 +258,10 @@ def test_assignment_names_partitions():
             "names that begin with __oncelog/ are oncelog's own",
         ),
         ({"verifyReplay": "no"}, "option verifyReplay is 'no': give true or false"),
+        (
+            {"maxBatchBytes": "2000000000"},
+            "option maxBatchBytes is '2000000000': give at most 1073741824",
+        ),
         ({"batchId": "-1"}, "option batchId is '-1': give a whole number"),
         ({"batchId": "1", "jobId": "a"}, "jobId='a' and batchId=1 exclude each other"),
         ({"kafka.sasl.jaas.config": "x"}, "option kafka.sasl.jaas.config cannot be read"),

@@ -1,0 +1,193 @@
+"""The token that a transaction on Apache Kafka commits together with its rows: which batch of which query they are.
+
+It is the value of a record in the sink's topic, in JSON, so any Kafka tool shows it. A token repeats what is known of
+the batches before it, so the newest one suffices. Pure: what is to be written after a token is decided here (ADR 0053).
+
+| the batch | |
+|---|---|
+| this very attempt wrote the token | committed already: an answer was lost |
+| of another query, which may not adopt the sink | refused |
+| at or below the last, and its rows are those that were committed | committed already |
+| at or below the last, with other rows | refused |
+| above 0, and there is no token | refused, unless it may adopt: a lost token, or a checkpoint from elsewhere |
+| else | a token to write |
+"""
+
+import hashlib
+import json
+import re
+from dataclasses import asdict, dataclass
+from typing import Any, Final, NamedTuple, Self
+
+from oncelog.errors import OncelogError
+from oncelog.ids import job_sink_name
+from oncelog.spark.attempt import QueryChangedError, refused_replay
+
+FORMAT: Final = 1
+BATCHES_MAX: Final = 20
+"""Committed batches that a token knows, as on oncelog."""
+RETIRED_QUERIES_MAX: Final = 32
+"""Never forgotten, so that no query can take a sink back: over the bound, adoption is refused."""
+
+_TOPIC_NAME_MAX: Final = 249
+_TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
+
+
+class TokenPlace(NamedTuple):
+    """The topic and key of a sink's tokens, and their writer: one transactional.id writes to one topic, and nobody else."""
+
+    topic: str
+    key: str
+    transactional_id: str
+
+
+def place_of_stream(transactional_id: str) -> TokenPlace:
+    """Return the place of a stream's tokens, and of what foreachBatch writes with a batchId."""
+    return TokenPlace(_topic_name("__oncelog_sink_", transactional_id), "batches", transactional_id)
+
+
+def place_of_job(transactional_id: str, job_id: str | None) -> TokenPlace:
+    """All jobs of a transactionalId share a topic and a transactional.id; each jobId has a key of its own."""
+    key = "unnamed jobs" if job_id is None else f"job {job_id}"
+    topic = _topic_name("__oncelog_jobs_", transactional_id)
+    return TokenPlace(topic, key, job_sink_name(transactional_id, None))
+
+
+def _topic_name(prefix: str, transactional_id: str) -> str:
+    name = prefix + transactional_id
+    if len(name) <= _TOPIC_NAME_MAX and _TOPIC_NAME.fullmatch(transactional_id):
+        return name
+    return prefix + hashlib.sha256(transactional_id.encode()).hexdigest()
+
+
+class CommittedBatch(NamedTuple):
+    batch_id: int
+    row_count: int
+    row_checksum: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchToCommit:
+    """A batch that a driver wants to commit."""
+
+    nonce: str
+    """The nonce of the attempt: the same in all its tasks, and new for each try."""
+    query_id: str
+    batch_id: int | None
+    """None: the next one, of a job that has no name."""
+    row_count: int
+    row_checksum: int
+    verify_replay: bool = True
+    adopt_query: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CommitToken:
+    """`batches`: oldest first, never empty."""
+
+    nonce: str
+    query_id: str
+    batches: tuple[CommittedBatch, ...]
+    retired_query_ids: tuple[str, ...] = ()
+
+    @property
+    def last_batch_id(self) -> int:
+        return self.batches[-1].batch_id
+
+    def to_bytes(self) -> bytes:
+        return json.dumps({"format": FORMAT} | asdict(self), separators=(",", ":")).encode()
+
+    @classmethod
+    def from_bytes(cls, value: bytes, where: str) -> Self:
+        """Raises OncelogError naming `where`, for what is no token or one of a newer version."""
+        try:
+            found: Any = json.loads(value)
+            token_format = int(found["format"])
+            if token_format > FORMAT:
+                raise OncelogError(
+                    f"{where} has a token of format {token_format}, from a newer oncelog: use that one here too"
+                )
+            return cls(
+                nonce=str(found["nonce"]),
+                query_id=str(found["query_id"]),
+                batches=tuple(CommittedBatch(*map(int, one)) for one in found["batches"]),
+                retired_query_ids=tuple(map(str, found["retired_query_ids"])),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise OncelogError(
+                f"{where} has a record that is no token of a sink ({error!r}): somebody else writes to this topic"
+            ) from error
+
+
+def token_after(token: CommitToken | None, batch: BatchToCommit, sink: str) -> CommitToken | None:
+    """Return the token to write with the rows of `batch`; None if they are committed already.
+
+    Raises QueryChangedError and ReplayRefusedError.
+    """
+    if token is None:
+        return _first(batch, sink)
+    if token.nonce == batch.nonce:
+        return None
+    if token.query_id != batch.query_id:
+        return _adopted(token, batch, sink)
+    if batch.batch_id is not None and batch.batch_id <= token.last_batch_id:
+        if batch.verify_replay and (why := _difference(token, batch, batch.batch_id)):
+            raise refused_replay(f"sink {sink!r}: {why}", sink)
+        return None
+    batches = (*token.batches, _committed(batch, token.last_batch_id + 1))
+    return CommitToken(batch.nonce, batch.query_id, batches[-BATCHES_MAX:], token.retired_query_ids)
+
+
+def _committed(batch: BatchToCommit, next_batch_id: int) -> CommittedBatch:
+    batch_id = next_batch_id if batch.batch_id is None else batch.batch_id
+    return CommittedBatch(batch_id, batch.row_count, batch.row_checksum)
+
+
+def _first(batch: BatchToCommit, sink: str) -> CommitToken:
+    if batch.batch_id and not batch.adopt_query:
+        raise QueryChangedError(
+            f"sink {sink!r} has committed nothing on this cluster, and the query is at batch {batch.batch_id}: it "
+            "wrote elsewhere until now, or the sink's topic was deleted, and then this batch may be written already. "
+            "Start once with onNewQuery=adopt if nothing of this batch is written"
+        )
+    return CommitToken(batch.nonce, batch.query_id, (_committed(batch, 0),))
+
+
+def _adopted(token: CommitToken, batch: BatchToCommit, sink: str) -> CommitToken:
+    if not batch.adopt_query or batch.query_id in token.retired_query_ids:
+        raise QueryChangedError(
+            f"sink {sink!r} belongs to query {token.query_id!r}, not to {batch.query_id!r}. Batch numbers of a new "
+            "checkpoint start again at 0, so the sink cannot tell new batches from committed ones. If the checkpoint "
+            "was deleted or changed on purpose, start once with onNewQuery=adopt; if this is another query, give it a "
+            "transactionalId of its own"
+        )
+    if len(token.retired_query_ids) >= RETIRED_QUERIES_MAX:
+        raise QueryChangedError(
+            f"sink {sink!r} changed its query {RETIRED_QUERIES_MAX} times; choose another transactionalId"
+        )
+    retired = (*token.retired_query_ids, token.query_id)
+    return CommitToken(batch.nonce, batch.query_id, (_committed(batch, 0),), retired)
+
+
+def _difference(token: CommitToken, batch: BatchToCommit, batch_id: int) -> str | None:
+    """Return the difference between the batch that Spark runs again and the one that was committed; None: they are equal.
+
+    The coordinator's `sink_replay` compares in the same way.
+    """
+    committed = {one.batch_id: one for one in token.batches}.get(batch_id)
+    rows = f"batch {batch_id} has {batch.row_count} rows now"
+    if committed is None:
+        if not batch.row_count:
+            return None
+        oldest = token.batches[0].batch_id
+        if batch_id > oldest:
+            return f"{rows}, and none when it was committed"
+        return (
+            f"{rows}, and is older than the batches {oldest} to {token.last_batch_id} that the sink can "
+            "compare"
+        )
+    if batch.row_count != committed.row_count:
+        return f"{rows}, and was committed with {committed.row_count}"
+    if batch.row_checksum != committed.row_checksum:
+        return f"{rows} as when it was committed, but not the same ones"
+    return None
