@@ -34,7 +34,7 @@ _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 
 class TokenPlace(NamedTuple):
-    """The topic and key of a sink's tokens, and their writer: one transactional.id writes to one topic, and nobody else."""
+    """The topic and key of a sink's tokens, and their only writer: one transactional.id writes to one topic."""
 
     topic: str
     key: str
@@ -170,7 +170,7 @@ def _adopted(token: CommitToken, batch: BatchToCommit, sink: str) -> CommitToken
 
 
 def _difference(token: CommitToken, batch: BatchToCommit, batch_id: int) -> str | None:
-    """Return the difference between the batch that Spark runs again and the one that was committed; None: they are equal.
+    """Return how the batch that Spark runs again differs from the committed one; None: they are equal.
 
     The coordinator's `sink_replay` compares in the same way.
     """

@@ -181,7 +181,10 @@ def _write_rows(
 
 
 def newest_token(cluster: Cluster, place: TokenPlace) -> tuple[int, CommitToken | None]:
-    """Return the end of the sink's topic, and the newest committed token of this key. Raises OncelogError, KafkaError."""
+    """Return the end of the sink's topic, and the newest committed token of this key.
+
+    Raises OncelogError, KafkaError.
+    """
     partition = Partition(place.topic, 0)
     end = _decided_end(cluster, partition)
     start = cluster.list_offsets({partition: EARLIEST_TIMESTAMP})[partition]
