@@ -1,71 +1,35 @@
-"""Making a connection between two processes: a port that listens, and an attempt to reach it."""
+"""Making a connection between two processes: an attempt to reach a port that listens."""
 
 import asyncio
 import contextvars
 import errno
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from oncelog_robustness.simulator.effects import Effect
 from oncelog_robustness.simulator.links import End
-from oncelog_robustness.simulator.process import ProcessState, SimProcess, owner
-
-if TYPE_CHECKING:
-    from oncelog_robustness.simulator.network import SimNetwork
+from oncelog_robustness.simulator.listening import Listener
+from oncelog_robustness.simulator.network import SimNetwork
+from oncelog_robustness.simulator.process import ProcessState, owner
 
 _SYN_TIMEOUT_S: Final = 127.0
 """Seconds until an attempt to connect is given up, as Linux does after six repetitions."""
 
 
-class Listener:
-    """A bound port. Its kernel accepts connections once `listen` was called, even while the process is paused."""
-
-    def __init__(
-        self,
-        network: "SimNetwork",
-        host: str,
-        address: tuple[str, int],
-        process: SimProcess | None,
-    ) -> None:
-        self._network = network
-        self.host = host
-        self.address = address
-        self.process = process
-        self._context = contextvars.copy_context()
-        self._accept: Callable[[End], None] | None = None
-        self.is_open = True
-
-    @property
-    def is_listening(self) -> bool:
-        return self._accept is not None
-
-    def listen(self, accept: Callable[[End], None]) -> None:
-        """Begin to listen; `accept` is called in a copy of this context for every connection."""
-        self._context = contextvars.copy_context()
-        self._accept = accept
-
-    def close(self) -> None:
-        if self.is_open:
-            self.is_open = False
-            self._accept = None
-            self._network.forget_listener(self)
-
-    def end(self, address: tuple[str, int]) -> End:
-        return End(self.host, address, self.process, self._context.copy())
-
-    def accept(self, end: End) -> None:
-        """Hand the process a connection that its kernel has accepted."""
-        if self._accept is None:
-            end.abort()
-        else:
-            self._accept(end)
+async def dial(network: SimNetwork, address: str, port: int) -> End:
+    """Connect, and return an end that has no receiver yet. Raises OSError."""
+    network.refuse_the_dead()
+    host = network.host_at(address)
+    if host is None:
+        raise OSError(errno.EHOSTUNREACH, "No route to host")
+    attempt = Attempt(network, host, port, is_loopback=address.startswith(("127.", "localhost")))
+    return await attempt.connected()
 
 
 class Attempt:
     """One call of connect(2): a SYN there, an answer back. Both must pass; a lost one is sent again."""
 
     def __init__(
-        self, network: "SimNetwork", target_host: str, port: int, *, is_loopback: bool
+        self, network: SimNetwork, target_host: str, port: int, *, is_loopback: bool
     ) -> None:
         self._network = network
         self._host = network.host_here()

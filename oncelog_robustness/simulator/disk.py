@@ -1,7 +1,7 @@
 """The disks of the simulated hosts: real files in a temporary folder, and what a kernel and a disk do to them.
 
     disks = SimDisks(world, root)
-    disks.install()                       # production code's file calls go through `disk_calls` from here on
+    install_disks(disks)                  # oncelog_robustness.simulator.disk_calls: production code's file calls
     settings.data_dir = disks.folder("storage-1")
 
 Production code does its real operations on real files. The layer between knows the host and the process
@@ -29,8 +29,6 @@ from typing import TYPE_CHECKING, Final
 from oncelog_robustness.simulator.disk_model import Made, Node, SimFile, SimFolder
 from oncelog_robustness.simulator.effects import Effect
 from oncelog_robustness.simulator.process import ProcessKilled, ProcessState, SimProcess, owner
-from oncelog_robustness.simulator.seams import replace
-from oncelog_storage import files
 
 if TYPE_CHECKING:
     from oncelog_robustness.simulator.world import World
@@ -119,18 +117,13 @@ class SimDisks:
         self._crashes: dict[SimProcess, int] = {}
         self._delay_before: Callable[[Executor | None], float] | None = None
 
-    def install(self) -> None:
-        """Put the simulated disks under all production code of this interpreter, for ever."""
-        from oncelog_robustness.simulator.disk_calls import replace_file_calls
-
-        replace_file_calls(self)
-        replace(files, "machine_boot_id", self._boot_id)
-        # What this machine holds in memory must not tell runs apart: a read takes no time, and is never elsewhere.
-        replace(files, "_NO_WAIT", 0)
+    def slow_threads(self) -> None:
+        """Let a slow disk slow the work of storage's threads, for ever."""
         self._delay_before = self._world.executor_delay_s
         self._world.executor_delay_s = self._thread_delay_s
 
-    def _boot_id(self) -> str:
+    def boot_id(self) -> str:
+        """Return what stands for the machine's boot: another text after each power cut of the process's host."""
         process = owner()
         return "" if process is None else f"start {self.host(process.host).power_cuts}"
 

@@ -11,14 +11,13 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
+from oncelog_robustness.simulator.disk import OpenFile, SimDisks, SimHostDisk
 from oncelog_robustness.simulator.disk_model import Made, Removed, Renamed, SimFile, SimFolder
 from oncelog_robustness.simulator.effects import Effect
 from oncelog_robustness.simulator.seams import replace
-
-if TYPE_CHECKING:
-    from oncelog_robustness.simulator.disk import OpenFile, SimDisks, SimHostDisk
+from oncelog_storage import files
 
 _os_close, _os_fstat, _os_ftruncate, _os_listdir = os.close, os.fstat, os.ftruncate, os.listdir
 _os_lseek, _os_mkdir, _os_open, _os_pread = os.lseek, os.mkdir, os.open, os.pread
@@ -31,7 +30,16 @@ _WRITING: Final = os.O_WRONLY | os.O_RDWR
 _WRITING_MODES: Final = frozenset("wax+")
 
 
-def replace_file_calls(disks: "SimDisks") -> None:
+def install_disks(disks: SimDisks) -> None:
+    """Put the simulated disks under all production code of this interpreter, for ever."""
+    _replace_file_calls(disks)
+    replace(files, "machine_boot_id", disks.boot_id)
+    # What this machine holds in memory must not tell runs apart: a read takes no time, and is never elsewhere.
+    replace(files, "_NO_WAIT", 0)
+    disks.slow_threads()
+
+
+def _replace_file_calls(disks: SimDisks) -> None:
     calls = _FileCalls(disks)
     names = _NameCalls(disks, calls)
     for name in ("open", "close", "write", "pwrite", "pwritev", "ftruncate", "truncate"):
@@ -50,7 +58,7 @@ def replace_file_calls(disks: "SimDisks") -> None:
     replace(shutil, "_use_fd_functions", False)
 
 
-def _refused(name: str, disks: "SimDisks", real: Callable[..., Any]) -> Callable[..., Any]:
+def _refused(name: str, disks: SimDisks, real: Callable[..., Any]) -> Callable[..., Any]:
     def call(source: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
         assert disks.located(target) is None, f"os.{name} is not simulated"
         return real(source, target, *args, **kwargs)
@@ -65,7 +73,7 @@ def _error(number: int, path: str) -> OSError:
 class _FileCalls:
     """The replaced calls on the bytes of files."""
 
-    def __init__(self, disks: "SimDisks") -> None:
+    def __init__(self, disks: SimDisks) -> None:
         self._disks = disks
 
     def open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
@@ -126,7 +134,7 @@ class _FileCalls:
         return self._written(descriptor, file, file.node, memoryview(data).cast("B"), position)
 
     def _written(
-        self, descriptor: int, file: "OpenFile", node: SimFile, data: memoryview, position: int
+        self, descriptor: int, file: OpenFile, node: SimFile, data: memoryview, position: int
     ) -> int:
         disks, disk = self._disks, file.disk
 
@@ -168,7 +176,7 @@ class _FileCalls:
         finally:
             self.close(descriptor)
 
-    def _truncated(self, disk: "SimHostDisk", node: SimFile, path: str, length: int) -> None:
+    def _truncated(self, disk: SimHostDisk, node: SimFile, path: str, length: int) -> None:
         cut = node.synced_bytes_at(length, node.size - length)
         if cut > 0:
             node.replaced.append((length, _read_path(path, cut, length)))
@@ -261,7 +269,7 @@ def _read_path(path: str, count: int, position: int) -> bytes:
 class _NameCalls:
     """The replaced calls on the names in folders."""
 
-    def __init__(self, disks: "SimDisks", files: _FileCalls) -> None:
+    def __init__(self, disks: SimDisks, files: _FileCalls) -> None:
         self._disks = disks
         self._files = files
 

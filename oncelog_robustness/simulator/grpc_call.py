@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Generator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 import grpc
 import grpc.aio
@@ -17,21 +17,30 @@ from oncelog_robustness.simulator.grpc_wire import (
     WINDOW,
     Frame,
     Metadata,
+    Options,
     StreamEnd,
     Wire,
 )
-
-if TYPE_CHECKING:
-    from oncelog_robustness.simulator.grpc_client import SimChannel
+from oncelog_robustness.simulator.loop import SimLoop
 
 _CANCELLED_HERE: Final = "Locally cancelled by application!"
 _FINISHED: Final = "RPC already finished."
 
 
+class Channel(Protocol):
+    """The part of a channel that its calls use."""
+
+    loop: SimLoop
+    options: Options
+
+    def forget(self, stream: "ClientStream") -> None:
+        """Know the call no more: it is over."""
+
+
 class ClientStream(StreamEnd):
     """A gRPC call as its connection knows it. `SimCall` is what the caller holds."""
 
-    def __init__(self, channel: "SimChannel", path: str, timeout_s: float | None) -> None:
+    def __init__(self, channel: Channel, path: str, timeout_s: float | None) -> None:
         super().__init__(channel.loop)
         self.channel = channel
         self.path = path

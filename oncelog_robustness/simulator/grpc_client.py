@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import grpc
 import grpc.aio
 
-from oncelog_robustness.simulator.contracts import as_caller
+from oncelog_robustness.simulator.contract_calls import as_caller
+from oncelog_robustness.simulator.dialing import dial
 from oncelog_robustness.simulator.grpc_call import ClientStream, SimCall, SimUnaryCall, until_done
 from oncelog_robustness.simulator.grpc_wire import (
     GO_AWAY,
@@ -126,7 +127,7 @@ class SimChannel(grpc.aio.Channel):  # type: ignore[misc]
         settled = self._settled = self.loop.create_future()
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
-                end = await self._network.dial(*self._address)
+                end = await dial(self._network, *self._address)
                 wire = ClientWire(self._network, end, self.options, self)
                 self._wires[wire] = None
                 self._pending = wire

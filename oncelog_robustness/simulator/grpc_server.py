@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 import grpc
 import grpc.aio
 
-from oncelog_robustness.simulator.contracts import as_server, contracts_here
-from oncelog_robustness.simulator.dialing import Listener
+from oncelog_robustness.simulator.contract_calls import as_server, contracts_here
 from oncelog_robustness.simulator.grpc_wire import (
     CANCEL,
     DATA,
@@ -28,6 +27,7 @@ from oncelog_robustness.simulator.grpc_wire import (
     Wire,
 )
 from oncelog_robustness.simulator.links import End
+from oncelog_robustness.simulator.listening import Listener
 
 if TYPE_CHECKING:
     from oncelog_robustness.simulator.network import SimNetwork

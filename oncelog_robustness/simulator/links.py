@@ -16,13 +16,12 @@ import errno
 import zlib
 from collections import deque
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from oncelog_robustness.simulator.effects import Effect
+from oncelog_robustness.simulator.loop import SimLoop
 from oncelog_robustness.simulator.process import SimProcess
-
-if TYPE_CHECKING:
-    from oncelog_robustness.simulator.network import SimNetwork
+from oncelog_robustness.simulator.world import World
 
 _HELD: Final = float("inf")
 """The arrival time of a segment that a fault holds back."""
@@ -169,6 +168,33 @@ class End:
         self.outbound.network.forget_end(self)
 
 
+class Carrier(Protocol):
+    """The part of the network that ends and pipes use."""
+
+    world: World
+    loop: SimLoop
+    context: contextvars.Context
+    """The context of the kernels, which belong to no process."""
+
+    def latency_s(self, extra_delays: tuple[tuple[float, float], ...]) -> float:
+        """Draw the latency of one segment, in seconds."""
+
+    def settle(self, pipe: "Pipe") -> None:
+        """Forget a connection if neither of its pipes is in use any more."""
+
+    def forget_end(self, end: End) -> None:
+        """Forget that the end's process has it open."""
+
+    def note(self, what: str, pipe: "Pipe") -> None:
+        """Trace what happened to a connection."""
+
+    def note_haunting(self, pipe: "Pipe") -> None:
+        """Trace that bytes of a connection arrive which their sender has given up."""
+
+    def note_segment(self, pipe: "Pipe", size: int, checksum: int) -> None:
+        """Trace the delivery of a segment."""
+
+
 class Pipe:
     """One direction of a connection, from one end to the other."""
 
@@ -193,7 +219,7 @@ class Pipe:
     )
 
     def __init__(
-        self, network: "SimNetwork", number: int, source: End, target: End, is_forward: bool
+        self, network: Carrier, number: int, source: End, target: End, is_forward: bool
     ) -> None:
         self.network = network
         self.number = number

@@ -1,8 +1,8 @@
 """The network between simulated processes: hosts with addresses, ordered byte streams, and their faults.
 
     network = SimNetwork(world)          # a profile other than CALM makes it slower and less regular
-    world.loop.network = network         # asyncio's create_server and create_connection go here
-    install_tcp(network)                 # oncelog_robustness.simulator.tcp: `socket` where production code uses it
+    world.loop.network = SimTcp(network) # oncelog_robustness.simulator.tcp: asyncio's servers and connections
+    install_tcp(network)                 # the same: `socket` where production code uses it
     install_grpc(network)                # oncelog_robustness.simulator.grpc_network: grpc.aio
 
 A host is the name in `SimProcess.host`; it has one address, 10.0.0.N, known by `address_of(host)`, and 127.0.0.1 means
@@ -30,22 +30,20 @@ Everything is drawn from the streams `network.*`, and every opening, delivery an
 
 import contextvars
 import errno
-import socket
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, Protocol
 
-from oncelog_robustness.simulator import tcp
-from oncelog_robustness.simulator.dialing import Attempt, Listener
 from oncelog_robustness.simulator.effects import Effect
 from oncelog_robustness.simulator.faults import Fault
 from oncelog_robustness.simulator.links import End, Pipe
+from oncelog_robustness.simulator.listening import Listener
 from oncelog_robustness.simulator.process import ProcessState, SimProcess, owner
 from oncelog_robustness.simulator.world import World
 
 OUTSIDE: Final = "outside"
-_LOOPBACK: Final = "127.0.0.1"
-_ANY: Final = ("", "0.0.0.0")
+LOOPBACK: Final = "127.0.0.1"
+ANY: Final = ("", "0.0.0.0")
 _FIRST_EPHEMERAL_PORT: Final = 40_000
 
 Undo = Callable[[], None]
@@ -88,6 +86,13 @@ def drawn_profile(world: World, wildness: float) -> NetworkProfile:
     )
 
 
+class Waiting(Protocol):
+    """An attempt to connect that a fault holds up."""
+
+    def send_again(self, late_s: float) -> None:
+        """Send the SYN again after a fault began or ended."""
+
+
 class _Sockets:
     """The sockets that the kernel holds for one process."""
 
@@ -115,7 +120,7 @@ class SimNetwork:
         self._pipes: dict[Pipe, None] = {}
         self._pipe_count = 0
         self._faults: dict[Fault, None] = {}
-        self.waiting_attempts: dict[Attempt, None] = {}
+        self.waiting_attempts: dict[Waiting, None] = {}
         self.segments = 0
         """The number of segments delivered so far."""
 
@@ -162,14 +167,14 @@ class SimNetwork:
     def listener(self, address: str, port: int) -> Listener:
         """Bind a port of the running process's host. Raises OSError. Its `listen` makes it accept."""
         host = self.host_here()
-        self._refuse_the_dead()
-        if address not in _ANY and self.host_at(address) != host:
+        self.refuse_the_dead()
+        if address not in ANY and self.host_at(address) != host:
             raise OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")
         port = port or self.free_port(host)
         if (host, port) in self._listeners:
             raise OSError(errno.EADDRINUSE, "Address already in use")
-        shown = "0.0.0.0" if address in _ANY else self._shown(address)
-        listener = Listener(self, host, (shown, port), owner())
+        shown = "0.0.0.0" if address in ANY else self._shown(address)
+        listener = Listener(host, (shown, port), owner(), self._forget_listener)
         self._listeners[host, port] = listener
         self.sockets_of(listener.process).listeners[listener] = None
         return listener
@@ -177,19 +182,10 @@ class SimNetwork:
     def _shown(self, address: str) -> str:
         if address.startswith("127."):
             return address
-        return _LOOPBACK if address == "localhost" else self.address_of(self.host_here())
-
-    async def dial(self, address: str, port: int) -> End:
-        """Connect, and return an end that has no receiver yet. Raises OSError."""
-        self._refuse_the_dead()
-        host = self.host_at(address)
-        if host is None:
-            raise OSError(errno.EHOSTUNREACH, "No route to host")
-        attempt = Attempt(self, host, port, is_loopback=address.startswith(("127.", "localhost")))
-        return await attempt.connected()
+        return LOOPBACK if address == "localhost" else self.address_of(self.host_here())
 
     @staticmethod
-    def _refuse_the_dead() -> None:
+    def refuse_the_dead() -> None:
         """Raise for a process that is dead: one that was killed in a step unwinds its stack, and must
         reach nobody on the way."""
         process = owner()
@@ -199,7 +195,7 @@ class SimNetwork:
     def listening_at(self, host: str, port: int) -> Listener | None:
         return self._listeners.get((host, port))
 
-    def forget_listener(self, listener: Listener) -> None:
+    def _forget_listener(self, listener: Listener) -> None:
         self._listeners.pop((listener.host, listener.address[1]), None)
         sockets = self._sockets.get(listener.process)
         if sockets is not None:
@@ -402,38 +398,3 @@ class SimNetwork:
         self.world.trace_log.add_segment(
             self.loop.now_s, pipe.number, pipe.is_forward, size, checksum
         )
-
-    # ------------------------------------------------------------------------------------------------ asyncio
-
-    async def create_server(self, *args: Any, **kwargs: Any) -> tcp.SimServer:
-        return await tcp.create_server(self, *args, **kwargs)
-
-    async def create_connection(self, *args: Any, **kwargs: Any) -> Any:
-        return await tcp.create_connection(self, *args, **kwargs)
-
-    async def getaddrinfo(
-        self,
-        host: str | None,
-        port: int | None,
-        *,
-        family: int = 0,
-        type: int = 0,
-        proto: int = 0,
-        flags: int = 0,
-    ) -> list[tuple[int, int, int, str, tuple[str, int]]]:
-        if not host or host in _ANY:
-            found = "0.0.0.0" if flags & socket.AI_PASSIVE else _LOOPBACK
-        elif host.startswith("127."):
-            found = host
-        elif host == "localhost":
-            found = _LOOPBACK
-        else:
-            known = self.host_at(host)
-            if known is None and host.count(".") != 3:
-                raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-            found = host if known is None else self.address_of(known)
-        if family == socket.AF_INET6:
-            raise socket.gaierror(
-                socket.EAI_ADDRFAMILY, "Address family for hostname not supported"
-            )
-        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (found, port or 0))]

@@ -9,10 +9,9 @@ import asyncio
 import contextvars
 from collections.abc import Callable, Coroutine
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from oncelog_robustness.simulator.contracts import Contracts
+from oncelog_robustness.simulator.contracts import Contracts
 
 OWNER: "contextvars.ContextVar[SimProcess | None]" = contextvars.ContextVar("OWNER", default=None)
 

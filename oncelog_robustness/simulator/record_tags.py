@@ -12,7 +12,7 @@ from oncelog.record.schema import read_tags
 from oncelog_coordinator.core import txn_records
 from oncelog_coordinator.core.txn_state import TxnMetadata
 from oncelog_robustness.simulator import seams
-from oncelog_robustness.simulator.contracts import contracts_here
+from oncelog_robustness.simulator.contract_calls import contracts_here
 
 KAFKAS_TAGS: Final = frozenset({0, 1, 2})
 """The tags of Kafka's own tagged fields (facts 5.1), which every version of oncelog has."""

@@ -31,6 +31,7 @@ from oncelog_robustness.simulator.cluster import Member, SimCluster
 from oncelog_robustness.simulator.contracts import Contracts
 from oncelog_robustness.simulator.database import SimDatabase
 from oncelog_robustness.simulator.disk import SimDisks
+from oncelog_robustness.simulator.disk_calls import install_disks
 from oncelog_robustness.simulator.effects import Effect
 from oncelog_robustness.simulator.extremes import (
     SCRUB_PAUSE_S,
@@ -53,7 +54,7 @@ from oncelog_robustness.simulator.labels import count_labels
 from oncelog_robustness.simulator.network import SimNetwork, drawn_profile
 from oncelog_robustness.simulator.process import owner
 from oncelog_robustness.simulator.record_tags import install_record_tags
-from oncelog_robustness.simulator.tcp import install_tcp
+from oncelog_robustness.simulator.tcp import SimTcp, install_tcp
 from oncelog_robustness.simulator.upgrades import RollingUpgrade
 from oncelog_robustness.simulator.world import World
 from oncelog_robustness.workload_facts import SparkBatchEnded, facts_of
@@ -142,9 +143,9 @@ class _Run:
         self.network = SimNetwork(world, drawn_profile(world, wildness))
         install_tcp(self.network)
         install_grpc(self.network)
-        world.loop.network = self.network
+        world.loop.network = SimTcp(self.network)
         self.disks = SimDisks(world, options.folder)
-        self.disks.install()
+        install_disks(self.disks)
         self.database = SimDatabase(world, options.folder)
         self.database.install()
         self.clocks = SimClocks(world)

@@ -1,5 +1,5 @@
 """The seams: everything of the real world that is replaced under simulation. Clock and randomness are replaced here,
-files in `disk`, the network in `network` and `grpc_network`. Everything else is the production code itself.
+files in `disk_calls`, the network in `tcp` and `grpc_network`. Everything else is the production code itself.
 
 A simulated world has its operating system process for itself and never gives the real one back: a run forks.
 """

@@ -1,7 +1,7 @@
 """asyncio's transports and servers over the simulated network, and a `socket` module for code
 that binds its own port.
 
-`SimLoop` hands its `create_server` and `create_connection` to the network, so `asyncio.open_connection`,
+`SimLoop` hands its `create_server` and `create_connection` to `SimTcp`, so `asyncio.open_connection`,
 `asyncio.start_server` and every client that builds on them work as they are.
 """
 
@@ -11,15 +11,13 @@ import importlib
 import socket
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from oncelog_robustness.simulator import seams
-from oncelog_robustness.simulator.dialing import Listener
+from oncelog_robustness.simulator.dialing import dial
 from oncelog_robustness.simulator.links import End, checksum
-
-if TYPE_CHECKING:
-    from oncelog_robustness.simulator.network import SimNetwork
-
+from oncelog_robustness.simulator.listening import Listener
+from oncelog_robustness.simulator.network import ANY, LOOPBACK, SimNetwork
 
 _HIGH_WATER_BYTES: Final = 65_536
 _MERGED_BYTES_MAX: Final = 65_536
@@ -29,7 +27,7 @@ _USERS_OF_SOCKET: Final = ("oncelog_listener.role", "oncelog.rpc.node_settings")
 Address = tuple[str, int]
 
 
-def install_tcp(network: "SimNetwork") -> None:
+def install_tcp(network: SimNetwork) -> None:
     """Put the simulated sockets where production code looks for them. The caller sets `World.loop.network`."""
     stand_in = SimSocketModule(network)
     for name in _USERS_OF_SOCKET:
@@ -44,7 +42,7 @@ _FRAME_HEAD: Final = bytes(9)
 class SimTransport(asyncio.Transport):
     """One end of a connection, as asyncio shows it to a protocol."""
 
-    def __init__(self, network: "SimNetwork", end: End, protocol: asyncio.BaseProtocol) -> None:
+    def __init__(self, network: SimNetwork, end: End, protocol: asyncio.BaseProtocol) -> None:
         super().__init__()
         self._network = network
         self._loop = network.loop
@@ -247,7 +245,7 @@ class SimServer(asyncio.AbstractServer):
 
     def __init__(
         self,
-        network: "SimNetwork",
+        network: SimNetwork,
         listeners: list[Listener],
         factory: Callable[[], asyncio.BaseProtocol],
     ) -> None:
@@ -293,54 +291,86 @@ class SimServer(asyncio.AbstractServer):
         SimTransport(self._network, end, self._factory()).start()
 
 
-async def create_server(
-    network: "SimNetwork",
-    protocol_factory: Callable[[], asyncio.BaseProtocol],
-    host: str | None = None,
-    port: int | None = None,
-    *,
-    sock: "SimSocket | None" = None,
-    start_serving: bool = True,
-    **_: Any,
-) -> SimServer:
-    if sock is not None:
-        listener = sock.detach_listener()
-    else:
-        found = await network.getaddrinfo(host, port, flags=socket.AI_PASSIVE)
+class SimTcp:
+    """The servers, connections and names of a simulated network, as asyncio's loop asks for them."""
+
+    def __init__(self, network: SimNetwork) -> None:
+        self._network = network
+
+    async def create_server(
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: str | None = None,
+        port: int | None = None,
+        *,
+        sock: "SimSocket | None" = None,
+        start_serving: bool = True,
+        **_: Any,
+    ) -> SimServer:
+        if sock is not None:
+            listener = sock.detach_listener()
+        else:
+            found = await self.getaddrinfo(host, port, flags=socket.AI_PASSIVE)
+            try:
+                listener = self._network.listener(*found[0][4])
+            except OSError as error:
+                text = f"error while attempting to bind on address {found[0][4]}: {error.strerror}"
+                raise OSError(error.errno, text) from None
+        server = SimServer(self._network, [listener], protocol_factory)
+        if start_serving:
+            await server.start_serving()
+        return server
+
+    async def create_connection(
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: str | None = None,
+        port: int | None = None,
+        *,
+        ssl: Any = None,
+        **_: Any,
+    ) -> tuple[SimTransport, asyncio.BaseProtocol]:
+        if ssl:
+            raise NotImplementedError("the simulated network carries plain text")
+        found = await self.getaddrinfo(host, port)
+        address, number = found[0][4]
         try:
-            listener = network.listener(*found[0][4])
+            end = await dial(self._network, address, number)
         except OSError as error:
-            text = f"error while attempting to bind on address {found[0][4]}: {error.strerror}"
+            # asyncio names the address, and production code shows it to people.
+            text = f"Connect call failed {(address, number)}"
             raise OSError(error.errno, text) from None
-    server = SimServer(network, [listener], protocol_factory)
-    if start_serving:
-        await server.start_serving()
-    return server
+        protocol = protocol_factory()
+        transport = SimTransport(self._network, end, protocol)
+        transport.start()
+        return transport, protocol
 
-
-async def create_connection(
-    network: "SimNetwork",
-    protocol_factory: Callable[[], asyncio.BaseProtocol],
-    host: str | None = None,
-    port: int | None = None,
-    *,
-    ssl: Any = None,
-    **_: Any,
-) -> tuple[SimTransport, asyncio.BaseProtocol]:
-    if ssl:
-        raise NotImplementedError("the simulated network carries plain text")
-    found = await network.getaddrinfo(host, port)
-    address, number = found[0][4]
-    try:
-        end = await network.dial(address, number)
-    except OSError as error:
-        # asyncio names the address, and production code shows it to people.
-        text = f"Connect call failed {(address, number)}"
-        raise OSError(error.errno, text) from None
-    protocol = protocol_factory()
-    transport = SimTransport(network, end, protocol)
-    transport.start()
-    return transport, protocol
+    async def getaddrinfo(
+        self,
+        host: str | None,
+        port: int | None,
+        *,
+        family: int = 0,
+        type: int = 0,
+        proto: int = 0,
+        flags: int = 0,
+    ) -> list[tuple[int, int, int, str, tuple[str, int]]]:
+        if not host or host in ANY:
+            found = "0.0.0.0" if flags & socket.AI_PASSIVE else LOOPBACK
+        elif host.startswith("127."):
+            found = host
+        elif host == "localhost":
+            found = LOOPBACK
+        else:
+            known = self._network.host_at(host)
+            if known is None and host.count(".") != 3:
+                raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+            found = host if known is None else self._network.address_of(known)
+        if family == socket.AF_INET6:
+            raise socket.gaierror(
+                socket.EAI_ADDRFAMILY, "Address family for hostname not supported"
+            )
+        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (found, port or 0))]
 
 
 # ------------------------------------------------------------------------------------------------------ sockets
@@ -355,7 +385,7 @@ class SimSocket:
 
     def __init__(
         self,
-        network: "SimNetwork",
+        network: SimNetwork,
         address: Address = ("0.0.0.0", 0),
         peer: Address | None = None,
     ) -> None:
@@ -398,7 +428,7 @@ class SimSocket:
 class SimSocketModule:
     """A replacement of the module `socket`: sockets and names are simulated, constants and errors are the real ones."""
 
-    def __init__(self, network: "SimNetwork") -> None:
+    def __init__(self, network: SimNetwork) -> None:
         self._network = network
 
     def __getattr__(self, name: str) -> Any:

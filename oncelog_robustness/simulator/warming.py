@@ -22,7 +22,6 @@ _MODULES: Final = (
     "oncelog_listener.wiring",
     "oncelog_marker_sender.wiring",
     "oncelog_storage.wiring",
-    "oncelog_robustness.simulator.disk_calls",
     "sqlalchemy.dialects.sqlite.aiosqlite",
 )
 """The modules that production code or a library imports while a run goes on."""

@@ -8,6 +8,7 @@ from signal import SIGSTOP
 import grpc.aio
 from oncelog_robustness.simulator.grpc_network import install_grpc
 from oncelog_robustness.simulator.network import SimNetwork, drawn_profile
+from oncelog_robustness.simulator.tcp import SimTcp
 from oncelog_robustness.simulator.world import World
 from tests.contracts.stub import ScriptedStorage
 from tests.simulation.small_net import keep_for_ever
@@ -37,7 +38,7 @@ class SimulatedGrpc:
 
         world = World(self._seed)
         network = self.network = SimNetwork(world, drawn_profile(world, self._wildness))
-        world.loop.network = network
+        world.loop.network = SimTcp(network)
         with _installed(network):
             random.seed(self._seed)  # Pauses between attempts draw from it.
             try:

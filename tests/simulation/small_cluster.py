@@ -11,9 +11,10 @@ from oncelog_robustness.simulator import seams
 from oncelog_robustness.simulator.cluster import SimCluster
 from oncelog_robustness.simulator.database import SimDatabase
 from oncelog_robustness.simulator.disk import SimDisks
+from oncelog_robustness.simulator.disk_calls import install_disks
 from oncelog_robustness.simulator.grpc_network import install_grpc
 from oncelog_robustness.simulator.network import SimNetwork
-from oncelog_robustness.simulator.tcp import install_tcp
+from oncelog_robustness.simulator.tcp import SimTcp, install_tcp
 from oncelog_robustness.simulator.world import World
 from tests.simulation.forked import run_forked
 from tests.simulation.small_world import SHARED_MEMORY
@@ -28,11 +29,11 @@ class SmallCluster:
         seams.replace_clock_and_randomness(world)
         seams.replace_what_aiokafka_takes_from_c()
         self.network = SimNetwork(world)
-        world.loop.network = self.network
+        world.loop.network = SimTcp(self.network)
         install_tcp(self.network)
         install_grpc(self.network)
         self.disks, self.database = SimDisks(world, root), SimDatabase(world, root)
-        self.disks.install()
+        install_disks(self.disks)
         self.database.install()
         shape = Shape(
             controllers=1, storage=storage_count, coordinators=1, marker_senders=1, listeners=1

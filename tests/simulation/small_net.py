@@ -3,6 +3,7 @@
 import asyncio
 
 from oncelog_robustness.simulator.network import CALM, SimNetwork
+from oncelog_robustness.simulator.tcp import SimTcp
 from oncelog_robustness.simulator.world import World
 
 PORT = 9092
@@ -15,7 +16,7 @@ class SmallNet:
     def __init__(self, seed=1, profile=CALM):
         self.world = World(seed)
         self.network = SimNetwork(self.world, profile)
-        self.world.loop.network = self.network
+        self.world.loop.network = SimTcp(self.network)
         self.client = self.world.new_process("client")
         self.server = self.world.new_process("server")
         self.received = []

@@ -11,6 +11,7 @@ from typing import Any
 from oncelog_robustness.simulator import seams
 from oncelog_robustness.simulator.database import SimDatabase
 from oncelog_robustness.simulator.disk import SimDisks
+from oncelog_robustness.simulator.disk_calls import install_disks
 from oncelog_robustness.simulator.world import World
 from tests.simulation.forked import run_forked
 
@@ -42,7 +43,7 @@ def _run_steps(seed: int, root: Path, steps: Callable[[SmallWorld], Any]) -> Any
     world = World(seed)
     seams.replace_clock_and_randomness(world)
     small = SmallWorld(world, SimDisks(world, root), SimDatabase(world, root))
-    small.disks.install()
+    install_disks(small.disks)
     small.database.install()
     result = steps(small)
     if inspect.iscoroutine(result):

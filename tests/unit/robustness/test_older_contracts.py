@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from google.protobuf.unknown_fields import UnknownFieldSet
 from oncelog_robustness.simulator import kept_versions
-from oncelog_robustness.simulator.contracts import SESSION_PATH, Spoken, as_caller, as_server
+from oncelog_robustness.simulator.contract_calls import as_caller, as_server
+from oncelog_robustness.simulator.contracts import SESSION_PATH, Spoken
 from oncelog_robustness.simulator.kept_versions import older_contracts
 from oncelog_robustness.simulator.process import SimProcess
 from oncelog_robustness.simulator.record_tags import tags_of, with_tags

@@ -1,0 +1,52 @@
+"""A port that listens for connections, as the kernel of its host knows it."""
+
+import contextvars
+from collections.abc import Callable
+
+from oncelog_robustness.simulator.links import End
+from oncelog_robustness.simulator.process import SimProcess
+
+
+class Listener:
+    """A bound port. Its kernel accepts connections once `listen` was called, even while the process is paused."""
+
+    def __init__(
+        self,
+        host: str,
+        address: tuple[str, int],
+        process: SimProcess | None,
+        forget: Callable[["Listener"], None],
+    ) -> None:
+        """`forget` is called once, when the port is closed."""
+        self._forget = forget
+        self.host = host
+        self.address = address
+        self.process = process
+        self._context = contextvars.copy_context()
+        self._accept: Callable[[End], None] | None = None
+        self.is_open = True
+
+    @property
+    def is_listening(self) -> bool:
+        return self._accept is not None
+
+    def listen(self, accept: Callable[[End], None]) -> None:
+        """Begin to listen; `accept` is called in a copy of this context for every connection."""
+        self._context = contextvars.copy_context()
+        self._accept = accept
+
+    def close(self) -> None:
+        if self.is_open:
+            self.is_open = False
+            self._accept = None
+            self._forget(self)
+
+    def end(self, address: tuple[str, int]) -> End:
+        return End(self.host, address, self.process, self._context.copy())
+
+    def accept(self, end: End) -> None:
+        """Hand the process a connection that its kernel has accepted."""
+        if self._accept is None:
+            end.abort()
+        else:
+            self._accept(end)
