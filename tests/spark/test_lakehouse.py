@@ -1,0 +1,55 @@
+"""`examples/lakehouse`: each order is in the table and in the topic once, wherever the driver is killed."""
+
+import os
+
+import pytest
+from tests.conformance.java_programs import CACHE, SOURCES, fetched_jars
+from tests.spark.lakehouse import ROWS_OF_A_BATCH, Killer, Lakehouse
+
+KILLS = int(os.environ.get("ONCELOG_TEST_LAKE_KILLS", "6"))
+SEED = int(os.environ.get("ONCELOG_TEST_LAKE_SEED", "1"))
+BATCH_KEY = ".options(**batch)"
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+
+
+@pytest.fixture
+def lake(tmp_path):
+    jars = sorted(fetched_jars(CACHE, SOURCES / "delta" / "pom.xml").glob("*.jar"))
+    lake = Lakehouse(tmp_path, jars)
+    lake.start()
+    yield lake
+    lake.close()
+
+
+def test_kills_anywhere_lose_and_double_nothing(lake):
+    killer = Killer(lake, SEED)
+    try:
+        for _ in range(KILLS):
+            killer.kill()
+        lake.finish()
+        lake.wait_decided()
+        wanted = list(range(lake.sent))
+        assert lake.in_table() == wanted
+        assert lake.in_topic() == wanted
+    except AssertionError as error:
+        error.add_note(f"seed {SEED}: {killer.told}")
+        raise
+    assert sum(hit for _, _, hit in killer.told) >= KILLS // 2
+    print(killer.told, f"{killer.repeated} batches were in the table and not in the checkpoint")
+
+
+def test_without_the_batch_key_a_kill_doubles(lake):
+    """What the key is for: the same kill, and a job that does not say which batch it writes."""
+    assert BATCH_KEY in lake.source
+    whole, lake.source = lake.source, lake.source.replace(BATCH_KEY, "")
+    tries = 0
+    while not lake.has_batch_to_repeat():
+        tries += 1
+        assert tries < 6, "no kill came between the table's commit and the checkpoint's"
+        lake.send(2 * ROWS_OF_A_BATCH)
+        lake.kill_at("the table's commit", 1 if tries > 1 else 2, 0)
+    lake.finish()
+    table = lake.in_table()
+    assert len(table) > len(set(table)) == lake.sent
+    lake.source = whole
