@@ -7,63 +7,63 @@ It ends when it has done what was there at its start. After any crash start it a
 
 import os
 import sys
+from pathlib import Path
 
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-DELTA = "io.delta:delta-spark_2.13:4.4.1"
 COLUMNS = "id BIGINT, account STRING, amount BIGINT"
+NAME = "orders-to-table"
 
 
-def session() -> SparkSession:
-    catalog = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-    return (
-        SparkSession.builder.appName("lakehouse")
-        .config("spark.jars.packages", DELTA)
-        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
-        .config("spark.sql.catalog.spark_catalog", catalog)
-        .getOrCreate()
-    )
-
-
-def ingest(spark: SparkSession, log: dict[str, str], folder: str) -> None:
-    """Topic → table. Delta keeps the number of this application's last batch, and skips a batch that it has."""
+def ingest(spark: SparkSession, log: dict[str, str], path: str, checkpoint: str) -> None:
+    """Topic → table. A commit of the table has the rows of a batch and its number, so no batch is in it twice."""
 
     def write(rows: DataFrame, batch_id: int) -> None:
-        batch = {"txnAppId": "orders-to-table", "txnVersion": str(batch_id)}
-        rows.write.format("delta").mode("append").options(**batch).save(f"{folder}/orders")
+        table = DeltaTable(path)
+        newest = table.transaction_version(NAME)
+        if newest is None or newest < batch_id:
+            key = CommitProperties(app_transactions=[Transaction(NAME, batch_id)])
+            write_deltalake(table, rows.toArrow(), mode="append", commit_properties=key)
 
     orders = (
         spark.readStream.format("oncelog")
-        .options(
-            **log, subscribe="orders", startingOffsets="earliest", maxOffsetsPerTrigger="50000"
-        )
+        .options(**log, subscribe="orders", startingOffsets="earliest")
+        .option("maxOffsetsPerTrigger", "100000")
         .load()
         .selectExpr(f"from_json(CAST(value AS STRING), '{COLUMNS}') AS parsed")
     )
     query = orders.select("parsed.*").writeStream.foreachBatch(write)
-    query = query.option("checkpointLocation", f"{folder}/checkpoints/ingest")
-    query.trigger(availableNow=True).start().awaitTermination()
+    query = query.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+    query.start().awaitTermination()
 
 
-def publish(spark: SparkSession, log: dict[str, str], folder: str) -> None:
-    """Table → topic. The log keeps the number of the sink's last batch, and skips a batch that it has."""
-    table = spark.readStream.format("delta").load(f"{folder}/orders")
-    query = (
-        table.selectExpr("account AS key", "to_json(struct(*)) AS value")
-        .writeStream.format("oncelog")
-        .options(**log, topic="ledger", transactionalId="orders-from-table")
-        .option("checkpointLocation", f"{folder}/checkpoints/publish")
-    )
-    query.trigger(availableNow=True).start().awaitTermination()
+def publish(spark: SparkSession, log: dict[str, str], path: str, position: Path) -> None:
+    """Table → topic, a version at a time. Its number is that of the batch: the log skips a version that it has."""
+    first = int(position.read_text()) + 1 if position.exists() else 1
+    sink = {**log, "topic": "ledger", "transactionalId": "orders-from-table"}
+    for version in range(first, DeltaTable(path).version() + 1):
+        before, after = (
+            DeltaTable(path, version=one).file_uris() for one in (version - 1, version)
+        )
+        if added := sorted(set(after) - set(before)):
+            rows = spark.read.schema(COLUMNS).parquet(*added)
+            rows = rows.selectExpr("account AS key", "to_json(struct(*)) AS value")
+            batch = rows.write.format("oncelog").mode("append").options(**sink)
+            batch.option("batchId", version).save()
+        new = position.with_suffix(".new")
+        new.write_text(str(version))
+        new.replace(position)
 
 
 def main(bootstrap: str, folder: str) -> None:
-    spark = session()
-    log = {"bootstrap.servers": bootstrap}
-    spark.sql(f"CREATE TABLE IF NOT EXISTS delta.`{folder}/orders` ({COLUMNS}) USING delta")
-    ingest(spark, log, folder)
-    publish(spark, log, folder)
+    spark = SparkSession.builder.appName("lakehouse").getOrCreate()
+    path, log = f"{folder}/orders", {"bootstrap.servers": bootstrap}
+    schema = Schema.from_arrow(spark.createDataFrame([], COLUMNS).toArrow().schema)
+    DeltaTable.create(path, schema, mode="ignore")
+    ingest(spark, log, path, f"{folder}/checkpoint")
+    publish(spark, log, path, Path(folder, "published"))
     spark.stop()
 
 

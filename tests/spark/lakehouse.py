@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+from deltalake import DeltaTable
 from tests.incidents.scenes import new_topic
 from tests.spark.oncelog_process import OncelogProcess
 from tests.spark.topic_tools import ROOT
@@ -22,25 +23,18 @@ EXAMPLE = ROOT / "examples" / "lakehouse" / "lakehouse.py"
 START_S = 240
 """A JVM, a session and a first query, on a busy machine."""
 ROWS_OF_A_BATCH = 40
-MOMENTS = {
-    "the table's commit": "orders/_delta_log/*.json",
-    "the plan of a batch": "checkpoints/ingest/offsets/[0-9]*",
-    "the end of a batch": "checkpoints/ingest/commits/[0-9]*",
-    "the plan of a publication": "checkpoints/publish/offsets/[0-9]*",
-    "the end of a publication": "checkpoints/publish/commits/[0-9]*",
-}
-"""A kill comes just behind one of these files, or some milliseconds later."""
+MOMENTS = ("planned", "in the table", "ended", "published")
+"""A kill comes just behind one of these for some batch, or some milliseconds later."""
 
 
 class Lakehouse:
-    def __init__(self, folder: Path, jars) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder / "lake"
         self.folder.mkdir()
         self.server = OncelogProcess(folder)
-        self._jars = ",".join(map(str, jars))
         self._log = folder / "driver.log"
         self._drivers: list[subprocess.Popen] = []
-        self.source = EXAMPLE.read_text().replace('"50000"', f'"{ROWS_OF_A_BATCH}"')
+        self.source = EXAMPLE.read_text().replace('"100000"', f'"{ROWS_OF_A_BATCH}"')
         self.sent = 0
 
     def start(self) -> None:
@@ -67,8 +61,7 @@ class Lakehouse:
     def start_driver(self) -> subprocess.Popen:
         program = self.folder / "lakehouse.py"
         program.write_text(self.source)
-        options = f"--master local[2] --jars {self._jars} --conf spark.ui.enabled=false "
-        options += "--conf spark.jars.packages= --conf spark.sql.shuffle.partitions=2 pyspark-shell"
+        options = "--master local[2] --conf spark.ui.enabled=false pyspark-shell"
         command = [sys.executable, str(program), self.bootstrap, str(self.folder)]
         with self._log.open("ab") as log:
             driver = subprocess.Popen(
@@ -82,7 +75,18 @@ class Lakehouse:
         return driver
 
     def count(self, moment: str) -> int:
-        return len(list(self.folder.glob(MOMENTS[moment])))
+        """How many batches have come so far."""
+        match moment:
+            case "planned":
+                return len(list(self.folder.glob("checkpoint/offsets/[0-9]*")))
+            case "ended":
+                return len(list(self.folder.glob("checkpoint/commits/[0-9]*")))
+            case "in the table":
+                # The first version has no rows.
+                return max(0, len(list(self.folder.glob("orders/_delta_log/*.json"))) - 1)
+            case _:
+                position = self.folder / "published"
+                return int(position.read_text()) if position.exists() else 0
 
     def kill_at(self, moment: str, more: int, delay_s: float) -> bool:
         """Kill the driver when there are so many more files of that moment. False: it ended before."""
@@ -107,9 +111,7 @@ class Lakehouse:
 
     def has_batch_to_repeat(self) -> bool:
         """The table has a batch whose end the checkpoint does not have: what a crash between the two leaves."""
-        planned, ended = self.count("the plan of a batch"), self.count("the end of a batch")
-        # The first commit made the table.
-        return planned > ended and self.count("the table's commit") - 1 >= planned
+        return self.count("in the table") > self.count("ended")
 
     def in_topic(self) -> list[int]:
         with Cluster([self.server.address]) as cluster:
@@ -131,21 +133,8 @@ class Lakehouse:
             time.sleep(0.1)
 
     def in_table(self) -> list[int]:
-        """By the table's own log: the files that are in its newest version, without Spark."""
-        import pyarrow.parquet as pq
-
-        there = {}
-        for path in sorted((self.folder / "orders" / "_delta_log").glob("*.json")):
-            for line in path.read_text().splitlines():
-                action = json.loads(line)
-                if "add" in action:
-                    there[action["add"]["path"]] = True
-                if "remove" in action:
-                    there.pop(action["remove"]["path"], None)
-        found = []
-        for name in there:
-            found += pq.read_table(self.folder / "orders" / name)["id"].to_pylist()
-        return sorted(found)
+        """The ids in the table's newest version."""
+        return sorted(DeltaTable(str(self.folder / "orders")).to_pyarrow_table()["id"].to_pylist())
 
 
 class Killer:
@@ -160,7 +149,7 @@ class Killer:
     def kill(self) -> None:
         lake, draw = self._lake, self._draw
         lake.send(draw.randrange(2, 5) * ROWS_OF_A_BATCH)
-        moment = draw.choice(list(MOMENTS))
+        moment = draw.choice(MOMENTS)
         more = draw.randrange(1, 3)
         hit = lake.kill_at(moment, more, draw.choice([0, 0, draw.random() / 3]))
         self.told.append((moment, more, hit))

@@ -1,13 +1,14 @@
-"""The audit on real logs: it agrees with find-hanging on a running cluster and in files, and with the checkers on damage."""
+"""The audit of real logs agrees with find-hanging, on a running log and in files, and with the checkers on damage."""
 
 import json
 import os
+import shutil
 import subprocess
 import sys
-from pathlib import Path
 
+import confluent_kafka
 import pytest
-from oncelog_robustness.log_files import partition_folders, read_all_states, read_logs
+from oncelog_robustness.log_files import read_all_states, read_logs
 from tests.incidents.scenes import new_topic, producer, raw, raw_produce, write
 from tests.integration.log_audit.beside_checkers import accused, accused_by_checkers
 from tests.spark.oncelog_process import OncelogProcess
@@ -17,7 +18,7 @@ from oncelog.client.cluster import ClientSettings, Cluster
 from oncelog.client.core.encode import BatchAccumulator, ProducerIdentity
 from oncelog.client.produce_pipeline import ProducePipeline
 from oncelog.ids import Partition
-from oncelog.record.batch import iter_headers
+from oncelog.record.batch import iter_headers, stamp
 from oncelog.spark.attempt import (
     AttemptName,
     TaskIdentity,
@@ -28,6 +29,7 @@ from oncelog.spark.attempt import (
 from oncelog_server.cli.rest import Rest
 
 HANGING_PRODUCER = 999_999
+PLAIN_BATCHES = 6
 NO_VERIFICATION = {"ONCELOG_STORAGE_TRANSACTION_PARTITION_VERIFICATION_ENABLE": "false"}
 """As old clients have it on Apache Kafka before 3.6: data of an unknown transaction gets in."""
 
@@ -49,6 +51,12 @@ class Scene:
             writer = producer(self.bootstrap, f"writer-{number % 2}")
             write(writer, "orders", b"a", b"b")
             getattr(writer, "abort_transaction" if number % 3 == 1 else "commit_transaction")()
+        plain = confluent_kafka.Producer(
+            {"bootstrap.servers": self.bootstrap, "enable.idempotence": True, "linger.ms": 0}
+        )
+        for number in range(PLAIN_BATCHES):
+            plain.produce("orders", b"%d" % number, partition=1)
+            assert plain.flush(60) == 0
         holder = producer(self.bootstrap, "slow", timeout_ms=600_000)
         write(holder, "orders", b"held")
         self._open.append(holder)
@@ -166,11 +174,11 @@ def test_damage_is_found_as_by_the_checkers(spark, scene, tmp_path):
 
     scene.server.kill()
     try:
-        logs_folder = copied(scene.data, tmp_path)
+        logs_folder = shutil.copytree(scene.data, tmp_path / "copy") / "logs"
     finally:
         scene.server.start()
         scene.bootstrap = str(scene.server.address)
-    damage(logs_folder / "orders-0")
+    damage(logs_folder / "orders-1")
     audit = audit_folders(spark, [logs_folder])
     logs = read_logs(logs_folder, 1, 0)
     states = read_all_states((logs_folder, log) for log in logs)
@@ -181,30 +189,22 @@ def test_damage_is_found_as_by_the_checkers(spark, scene, tmp_path):
     assert found == expected
     assert {family for family, *_ in found} == {"sequence", "hole", "open"}
     kinds = {one.kind for one in audit.findings.where("topic = 'orders'").collect()}
-    assert {"duplicate", "damaged", "hole"} <= kinds
-
-
-def copied(data, tmp_path):
-    import shutil
-
-    return Path(shutil.copytree(data, tmp_path / "copy")) / "logs"
+    assert kinds == {"duplicate", "sequence-gap", "damaged", "hole", "open-transaction"}
 
 
 def damage(folder):
-    """One batch is doubled at the end, one is gone from the middle, and one has a flipped bit."""
+    """One batch is gone from the middle, one has a flipped bit, and one stands at the end once more."""
     (path,) = sorted(folder.glob("*.log"))
     data = path.read_bytes()
-    places = [(at, header) for at, header in iter_headers(data)]
-    batches = [bytearray(data[at : at + header.size_bytes]) for at, header in places]
-    kinds = [(header.is_control, number) for number, (_, header) in enumerate(places)]
-    first, second, third = [number for is_control, number in kinds if not is_control][:3]
-    again = bytearray(batches[third])
-    again[:8] = (places[-1][1].next_offset).to_bytes(8, "big")
-    batches[second][-3] ^= 1
-    batches.append(again)
-    del batches[first]
-    path.write_bytes(b"".join(batches))
-    assert len(partition_folders(folder.parent)) > 3
+    batches = [
+        (header, bytearray(data[at : at + header.size_bytes])) for at, header in iter_headers(data)
+    ]
+    assert len(batches) == PLAIN_BATCHES
+    again = bytearray(batches[3][1])
+    stamp(again, batches[-1][0].next_offset, 0)
+    batches[4][1][-3] ^= 1
+    kept = [one for number, (_, one) in enumerate(batches) if number != 1]
+    path.write_bytes(b"".join([*kept, again]))
 
 
 def test_the_command_tells_what_is_wrong_and_fails(scene):

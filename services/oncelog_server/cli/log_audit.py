@@ -113,7 +113,7 @@ def _show(report: dict[str, Any]) -> None:
             "partition": of_partition,
             ">LSO stood at": "offset",
             ">for": lambda one: duration(one["stood_ms"]),
-            ">offsets behind": "count",
+            ">offsets behind": "total",
             "because of": lambda one: one["transactional_id"] or f"producer {one['producer_id']}",
             "until": "outcome",
         },

@@ -40,7 +40,10 @@ def admin_of(options: SourceOptions) -> Admin:
 
 
 def stretches_of_cluster(options: SourceOptions) -> list[Stretch]:
-    """What the partitions that the options name hold now, cut into ranges. Raises OncelogError, KafkaError, ClientError."""
+    """What the partitions that the options name hold now, cut into ranges.
+
+    Raises OncelogError, KafkaError, ClientError.
+    """
     with cluster_of(options) as cluster:
         wanted = existing_partitions(cluster, options)
         starts = cluster.list_offsets(dict.fromkeys(wanted, EARLIEST_TIMESTAMP))

@@ -1,8 +1,8 @@
 """The Spark job: how batches, walks and coordinators' states come together.
 
 A transaction that is open in a log hangs if no coordinator has it open. Files are read once, so they must stand still
-for that judgement: those of stopped nodes, or a copy. In a running cluster it takes three looks, as `oncelog transactions
-find-hanging` does: the logs, then the coordinators, then the partitions again.
+for that judgement: those of stopped nodes, or a copy. In a running cluster it takes three looks, as `oncelog
+transactions find-hanging` does: the logs, then the coordinators, then the partitions again.
 """
 
 from collections import defaultdict
@@ -98,10 +98,8 @@ def audit_folders(spark: "SparkSession", folders: Iterable[str | Path]) -> Audit
     states_now = states.groupBy("shard", "key").agg(f.max_by(newest, "offset").alias("now"))
     named = states.where("producer_id >= 0 AND transactional_id <> ''").groupBy("producer_id")
     names = named.agg(f.max_by("transactional_id", "offset").alias("transactional_id"))
-    numbers = {one.partition for one in shards}
-    # Where a shard is missing, its coordinator may have any of them open: then none is accused.
-    is_heard = bool(numbers) and numbers == set(range(max(numbers) + 1))
-    hanging = walked.unowned(states_now.select("now.*")) if is_heard else walked.opened.limit(0)
+    # A shard has a folder when something was written to it. Without any, no coordinator was heard, and none is accused.
+    hanging = walked.unowned(states_now.select("now.*")) if shards else walked.opened.limit(0)
     return walked.audit(hanging, names)
 
 
@@ -220,7 +218,7 @@ def _of_producers(batches: "DataFrame", events: "DataFrame") -> "DataFrame":
 
 
 def _logs(spark: "SparkSession", stretches: Sequence[Stretch], events: "DataFrame") -> "DataFrame":
-    """Each replica, and which of a partition is judged: an undamaged one of which most is committed, then the longest."""
+    """Each replica; judged is of a partition an undamaged one of which most is committed, then the longest."""
     committed = {(*one[:3], one.high_watermark) for one in stretches}
     schema = "replica string, topic string, partition bigint, committed bigint"
     marks = spark.createDataFrame(sorted(committed), schema)
@@ -237,7 +235,7 @@ def _logs(spark: "SparkSession", stretches: Sequence[Stretch], events: "DataFram
         f.col("offset").alias("start_offset"),
         "end_offset",
         mark.alias("high_watermark"),
-        f.col("count").alias("batches"),
+        f.col("total").alias("batches"),
         (f.col("outcome") == WHOLE).alias("is_whole"),
         "is_damaged",
         f.col("to_ms").alias("last_ms"),

@@ -69,7 +69,7 @@ def sentence_of(finding: dict[str, Any]) -> str:
     """One finding in words, without the place where it is."""
     at, end = finding["offset"], finding["end_offset"]
     who = _who(finding)
-    count = finding["count"]
+    total = finding["total"]
     match Kind(finding["kind"]):
         case Kind.HANGING:
             return f"the transaction of {who} is open since {at}, and no coordinator will end it"
@@ -80,9 +80,9 @@ def sentence_of(finding: dict[str, Any]) -> str:
         case Kind.OVERLAP:
             return f"behind {at - 1} the log goes on at {end}, which was there before"
         case Kind.DAMAGED:
-            return f"{count} batches from {at} on fail their checksum"
+            return f"{total} batches from {at} on fail their checksum"
         case Kind.UNREADABLE:
-            return f"{count} bytes behind {at - 1} are no batches"
+            return f"{total} bytes behind {at - 1} are no batches"
         case Kind.TORN_END:
             return f"what stands behind {at - 1} is not whole; a start cuts it off"
         case Kind.SEQUENCE_GAP:

@@ -1,7 +1,7 @@
 """Any log, sound or not: the audit's walks accuse what the checkers accuse, and know how long the LSO stood still."""
 
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -97,7 +97,7 @@ def standstills(log):
         held.append((oldest, batch.base_offset))
     held.append((None, log.batches[-1].last_offset + 1))
     runs = [(key, list(run)) for key, run in groupby(held, key=lambda one: one[0])]
-    for (oldest, _), (_, following) in zip(runs, runs[1:], strict=False):
+    for (oldest, _), (_, following) in pairwise(runs):
         if oldest is not None:
             _, first, who = oldest
             yield first, following[0][1], who

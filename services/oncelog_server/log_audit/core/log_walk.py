@@ -87,12 +87,13 @@ class LogWalk:
         if self._pending:
             first = self._pending[0]
             yield first._replace(
-                kind=Kind.TORN_END, end_offset=first.offset, count=len(self._pending)
+                kind=Kind.TORN_END, end_offset=first.offset, total=len(self._pending)
             )
         if self._sound_end is None or self._first is None:
             return
         for producer_id, one in self._open.items():
-            yield self._event(
+            yield Event(
+                *self._of,
                 Kind.OPEN,
                 one.first_offset,
                 one.last_offset,
@@ -100,26 +101,27 @@ class LogWalk:
                 producer_epoch=one.producer_epoch,
                 from_ms=one.first_ms,
                 to_ms=one.last_ms,
-                count=one.batches,
+                total=one.batches,
             )
         if self._open:
             yield self._standstill(self._sound_end, self._last_ms, OPEN)
-        yield self._event(
+        yield Event(
+            *self._of,
             Kind.LOG,
             self._first.base_offset,
             self._sound_end,
             expected=self._first.leader_epoch,
             to_ms=self._last_ms,
-            count=self._count,
+            total=self._count,
             outcome=WHOLE if self._is_whole else "",
         )
 
-    def _suspect(self, kind: Kind, offset: int, end_offset: int, count: int = 0) -> None:
+    def _suspect(self, kind: Kind, offset: int, end_offset: int, total: int = 0) -> None:
         before = self._pending[-1] if self._pending else None
         if before is not None and before.kind == kind == Kind.DAMAGED:
-            self._pending[-1] = before._replace(end_offset=end_offset, count=before.count + count)
+            self._pending[-1] = before._replace(end_offset=end_offset, total=before.total + total)
         else:
-            self._pending.append(self._event(kind, offset, end_offset, count=count))
+            self._pending.append(Event(*self._of, kind, offset, end_offset, total=total))
 
     def _written(self, row: BatchRow) -> None:
         opened = self._open.get(row.producer_id)
@@ -135,36 +137,40 @@ class LogWalk:
 
     def _ended(self, row: BatchRow) -> Iterator[Event]:
         opened = self._open.get(row.producer_id)
-        of_producer = {"producer_id": row.producer_id, "producer_epoch": row.producer_epoch}
         if opened is None:
-            yield self._event(
+            yield Event(
+                *self._of,
                 Kind.EMPTY_MARKER,
                 row.base_offset,
                 row.last_offset,
+                row.producer_id,
+                row.producer_epoch,
                 from_ms=row.time_ms,
                 to_ms=row.time_ms,
                 outcome=row.marker,
-                **of_producer,
             )
             return
         if next(iter(self._open)) == row.producer_id:
             yield self._standstill(row.base_offset, row.time_ms, row.marker)
             self._held_since_ms = row.time_ms
         del self._open[row.producer_id]
-        yield self._event(
+        yield Event(
+            *self._of,
             Kind.TRANSACTION,
             opened.first_offset,
             row.base_offset,
+            row.producer_id,
+            row.producer_epoch,
             from_ms=opened.first_ms,
             to_ms=row.time_ms,
-            count=opened.batches,
+            total=opened.batches,
             outcome=row.marker,
-            **of_producer,
         )
 
     def _standstill(self, end_offset: int, to_ms: int, outcome: str) -> Event:
         producer_id, holder = next(iter(self._open.items()))
-        return self._event(
+        return Event(
+            *self._of,
             Kind.STANDSTILL,
             holder.first_offset,
             end_offset,
@@ -172,11 +178,6 @@ class LogWalk:
             producer_epoch=holder.producer_epoch,
             from_ms=self._held_since_ms,
             to_ms=to_ms,
-            count=end_offset - holder.first_offset,
+            total=end_offset - holder.first_offset,
             outcome=outcome,
         )
-
-    def _event(
-        self, kind: Kind, offset: int, end_offset: int, *, outcome: str = "", **numbers: int
-    ) -> Event:
-        return Event(*self._of, kind.value, offset, end_offset, outcome=outcome, **numbers)

@@ -67,7 +67,7 @@ def _event(row: BatchRow, kind: Kind, expected: int) -> Event:
         row.replica,
         row.topic,
         row.partition,
-        kind.value,
+        kind,
         row.base_offset,
         row.last_offset,
         row.producer_id,

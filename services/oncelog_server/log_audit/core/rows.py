@@ -8,9 +8,9 @@ class Kind(StrEnum):
     """What a row of a walk tells."""
 
     LOG = "log"
-    """A replica's log was read: from `offset` to `end_offset`, in `count` batches."""
+    """A replica's log was read: from `offset` to `end_offset`, in `total` batches."""
     TRANSACTION = "transaction"
-    """From its first record at `offset` to its marker at `end_offset`, in `count` batches; its `outcome`."""
+    """From its first record at `offset` to its marker at `end_offset`, in `total` batches; its `outcome`."""
     STANDSTILL = "standstill"
     """The last stable offset stood at `offset` until the log's end was `end_offset`, because of this producer."""
     OPEN = "open-transaction"
@@ -23,9 +23,9 @@ class Kind(StrEnum):
     OVERLAP = "overlap"
     """Behind offset `offset` - 1 the log goes on at `end_offset`, which was there before."""
     DAMAGED = "damaged"
-    """`count` batches from `offset` on fail their checksum."""
+    """`total` batches from `offset` on fail their checksum."""
     UNREADABLE = "unreadable"
-    """`count` bytes behind offset `offset` - 1 are no batches."""
+    """`total` bytes behind offset `offset` - 1 are no batches."""
     TORN_END = "torn-end"
     """The same behind the last sound batch: a crash or a writer that runs leaves it, and a start cuts it off."""
     SEQUENCE_GAP = "sequence-gap"
@@ -106,7 +106,7 @@ class Event(NamedTuple):
     expected: int = -1
     from_ms: int = -1
     to_ms: int = -1
-    count: int = 0
+    total: int = 0
     outcome: str = ""
     """`commit` or `abort`; `open` while it stands still. Of a log: `whole` if nothing was ever taken out of it."""
 
