@@ -9,11 +9,13 @@ import os
 import sys
 from pathlib import Path
 
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 COLUMNS = "id BIGINT, account STRING, amount BIGINT"
+SCHEMA = pa.schema({"id": pa.int64(), "account": pa.string(), "amount": pa.int64()})
 NAME = "orders-to-table"
 
 
@@ -60,8 +62,7 @@ def publish(spark: SparkSession, log: dict[str, str], path: str, position: Path)
 def main(bootstrap: str, folder: str) -> None:
     spark = SparkSession.builder.appName("lakehouse").getOrCreate()
     path, log = f"{folder}/orders", {"bootstrap.servers": bootstrap}
-    schema = Schema.from_arrow(spark.createDataFrame([], COLUMNS).toArrow().schema)
-    DeltaTable.create(path, schema, mode="ignore")
+    DeltaTable.create(path, SCHEMA, mode="ignore")
     ingest(spark, log, path, f"{folder}/checkpoint")
     publish(spark, log, path, Path(folder, "published"))
     spark.stop()

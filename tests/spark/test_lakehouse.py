@@ -5,7 +5,7 @@ import os
 import pytest
 from tests.spark.lakehouse import ROWS_OF_A_BATCH, Killer, Lakehouse
 
-KILLS = int(os.environ.get("ONCELOG_TEST_LAKE_KILLS", "6"))
+KILLS = int(os.environ.get("ONCELOG_TEST_LAKE_KILLS", "4"))
 SEED = int(os.environ.get("ONCELOG_TEST_LAKE_SEED", "1"))
 NEVER_THERE = ("newest is None or newest < batch_id", "True")
 """The example without its look at what the table has."""
