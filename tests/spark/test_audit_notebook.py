@@ -27,6 +27,7 @@ def data(tmp_path):
     return tmp_path / "data"
 
 
+@pytest.mark.slow
 def test_every_cell_runs_and_draws(spark, data, monkeypatch, capsys):
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")

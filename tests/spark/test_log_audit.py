@@ -207,6 +207,7 @@ def damage(folder):
     path.write_bytes(b"".join([*kept, again]))
 
 
+@pytest.mark.slow
 def test_the_command_tells_what_is_wrong_and_fails(scene):
     done = subprocess.run(
         [

@@ -144,20 +144,25 @@ def _mapped(
 ) -> "DataFrame":
     """What the tasks make of the stretches; on disk, because several plans read it."""
     read = [one for one in stretches if one.size_bytes or not one.path]
-    total = sum(one.size_bytes or BYTES_OF_A_TASK for one in read)
-    tasks = max(TASKS_MIN, min(len(read), total // BYTES_OF_A_TASK))
-    frame = spark.createDataFrame(read, ddl(Stretch)).repartition(tasks)
+    frame = spark.createDataFrame(read, ddl(Stretch)).repartition(_task_count(read))
     return frame.mapInArrow(task, schema).persist(StorageLevel.DISK_ONLY)
+
+
+def _task_count(stretches: Sequence[Stretch]) -> int:
+    """Spark would make two hundred of every shuffle whose outcome is kept, however small it is."""
+    total = sum(one.size_bytes or BYTES_OF_A_TASK for one in stretches)
+    return max(TASKS_MIN, min(len(stretches), total // BYTES_OF_A_TASK))
 
 
 class _Walked:
     """The logs, walked through: what is there before coordinators are asked."""
 
     def __init__(self, spark: "SparkSession", stretches: Sequence[Stretch], read: Task) -> None:
+        self._tasks = _task_count(stretches)
         batches = _mapped(spark, stretches, read, ddl(BatchRow))
-        in_order = batches.repartition(*_LOG).sortWithinPartitions(*_LOG, *_PLACE)
+        in_order = batches.repartition(self._tasks, *_LOG).sortWithinPartitions(*_LOG, *_PLACE)
         self._events = in_order.mapInArrow(walk_logs, ddl(Event)).persist(StorageLevel.DISK_ONLY)
-        self._of_producers = _of_producers(batches, self._events)
+        self._of_producers = _of_producers(batches, self._events, self._tasks)
         self.logs = _logs(spark, stretches, self._events)
         judged = self.logs.where("is_judged").select(*_LOG)
         self._judged = self._events.join(f.broadcast(judged), [*_LOG])
@@ -191,18 +196,18 @@ class _Walked:
             findings = findings.unionByName(one)
 
         def named(frame: "DataFrame") -> "DataFrame":
-            return frame.join(names, "producer_id", "left")
+            found = frame.join(names, "producer_id", "left")
+            return found.coalesce(self._tasks).persist(StorageLevel.DISK_ONLY)
 
-        is_fault = f.col("kind").isin(*FAULTS)
         return Audit(
             self.logs,
-            named(findings.withColumn("is_fault", is_fault)),
+            named(findings.withColumn("is_fault", f.col("kind").isin(*FAULTS))),
             named(self._of(Kind.TRANSACTION)),
             named(self.standstills),
         )
 
 
-def _of_producers(batches: "DataFrame", events: "DataFrame") -> "DataFrame":
+def _of_producers(batches: "DataFrame", events: "DataFrame", tasks: int) -> "DataFrame":
     damaged = events.where(f.col("kind") == Kind.DAMAGED.value).groupBy(*_LOG)
     places = damaged.agg(f.sort_array(f.collect_list("offset")).alias("damaged"))
     facts = events.where(f.col("kind") == Kind.LOG.value).select(
@@ -213,7 +218,7 @@ def _of_producers(batches: "DataFrame", events: "DataFrame") -> "DataFrame":
     facts = facts.join(places, [*_LOG], "left")
     with_facts = batches.where("is_sound AND producer_id >= 0").join(f.broadcast(facts), [*_LOG])
     of_one = (*_LOG, "producer_id")
-    in_order = with_facts.repartition(*of_one).sortWithinPartitions(*of_one, *_PLACE)
+    in_order = with_facts.repartition(tasks, *of_one).sortWithinPartitions(*of_one, *_PLACE)
     return in_order.mapInArrow(walk_producers, ddl(Event)).persist(StorageLevel.DISK_ONLY)
 
 

@@ -62,6 +62,7 @@ LOGS = st.builds(made, st.lists(STEP, max_size=16), st.sampled_from([0, 0, 0, 40
 
 @given(LOGS)
 @example(made([("data", 0, 2, 0, 0, 1, True, 0)], 0, False))
+@example(made([("data", 1, 0, 0, 0, 1, True, 0), ("data", 0, 2, 0, 0, 1, True, 1)], 0, False))
 @example(made([("marker", 0, 0, 0, 0, 1, True, 0), ("data", 0, 2, 0, 0, 1, True, 1)], 0, False))
 @example(made([("data", 0, 0, 0, 0, 1, False, 0), ("data", 0, 1, 0, 0, 1, True, 0)], 0, False))
 def test_walks_accuse_what_the_checkers_accuse(log):
