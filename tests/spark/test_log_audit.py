@@ -9,7 +9,7 @@ import sys
 import confluent_kafka
 import pytest
 from oncelog_robustness.log_files import read_all_states, read_logs
-from tests.incidents.scenes import new_topic, producer, raw, raw_produce, write
+from tests.incidents.scenes import consumer, new_topic, producer, raw, raw_produce, write
 from tests.integration.log_audit.beside_checkers import accused, accused_by_checkers
 from tests.spark.oncelog_process import OncelogProcess
 from tests.spark.topic_tools import ROOT
@@ -59,7 +59,12 @@ class Scene:
             assert plain.flush(60) == 0
         holder = producer(self.bootstrap, "slow", timeout_ms=600_000)
         write(holder, "orders", b"held")
-        self._open.append(holder)
+        group = producer(self.bootstrap, "in-a-group", timeout_ms=600_000)
+        group.begin_transaction()
+        member = consumer(self.bootstrap, "readers")
+        places = [confluent_kafka.TopicPartition("orders", 0, 1)]
+        group.send_offsets_to_transaction(places, member.consumer_group_metadata())
+        self._open += [holder, group]
         quick = producer(self.bootstrap, "quick")
         write(quick, "orders", b"behind")
         quick.commit_transaction()
@@ -127,10 +132,11 @@ def opened_in(audit):
     return {(one.topic, one.transactional_id) for one in rows}
 
 
-def check_scene(audit, expected_hanging):
+def check_scene(audit, expected_hanging, is_running):
     assert hanging_in(audit) == expected_hanging == {("quiet", 0, HANGING_PRODUCER, 0)}
     assert opened_in(audit) == {
         ("orders", "slow"),
+        ("__consumer_offsets", "in-a-group"),
         ("branches", "__oncelog/branch/0/0/sink"),
     }
     assert audit.findings.where("is_fault").count() == 1
@@ -138,15 +144,17 @@ def check_scene(audit, expected_hanging):
     assert {one["outcome"]: one["count"] for one in outcomes} == {"commit": 5, "abort": 2}
     held = audit.standstills.where("topic = 'orders' AND outcome = 'open'").collect()
     assert [(one.transactional_id, one.end_offset - one.offset) for one in held] == [("slow", 3)]
+    last_ms = max(one.last_ms for one in audit.logs.collect())
+    assert held[0].to_ms > last_ms if is_running else held[0].to_ms == last_ms
     assert audit.logs.where("topic = 'orders'").select("is_whole").first().is_whole
 
 
 def test_a_running_log_is_judged_as_find_hanging_judges(spark, scene):
     from oncelog_server.log_audit.job import audit_cluster
 
-    options = {"bootstrap.servers": scene.bootstrap, "subscribePattern": ".*"}
+    options = {"bootstrap.servers": scene.bootstrap}
     audit = audit_cluster(spark, options | {"maxRecordsPerPartition": "4"})
-    check_scene(audit, scene.found_hanging())
+    check_scene(audit, scene.found_hanging(), True)
 
 
 def test_files_of_a_killed_log_are_judged_alike(spark, scene, tmp_path):
@@ -157,7 +165,7 @@ def test_files_of_a_killed_log_are_judged_alike(spark, scene, tmp_path):
     scene.server.kill()
     try:
         audit = audit_folders(spark, [scene.data])
-        check_scene(audit, expected)
+        check_scene(audit, expected, False)
         audit.save(str(tmp_path / "kept"))
         kept = spark.read.parquet(str(tmp_path / "kept" / "findings"))
         assert kept.count() == audit.findings.count()

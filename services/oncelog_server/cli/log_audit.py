@@ -70,7 +70,7 @@ def audit(
 
 def _options(bootstrap: str, topics: list[str] | None) -> dict[str, str]:
     login = {f"kafka.{name}": value for name, value in login_properties(bootstrap).items()}
-    wanted = {"subscribe": ",".join(topics)} if topics else {"subscribePattern": ".*"}
+    wanted = {"subscribe": ",".join(topics)} if topics else {}
     return {"bootstrap.servers": bootstrap, **wanted, **login}
 
 

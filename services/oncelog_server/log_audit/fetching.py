@@ -1,6 +1,7 @@
 """Batches of a running cluster, oncelog or Apache Kafka, fetched at read_uncommitted: markers and all."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
@@ -21,7 +22,7 @@ from oncelog.protocol.messages import schema_of
 from oncelog.record.batch import crc_is_valid, iter_headers
 from oncelog.spark.connecting import cluster_of
 from oncelog.spark.offsets import OffsetRange
-from oncelog.spark.options import SourceOptions
+from oncelog.spark.options import SourceOptions, parse_source_options
 from oncelog.spark.source import existing_partitions
 from oncelog.spark.task_ranges import task_ranges
 from oncelog_server.log_audit.core.rows import BatchRow
@@ -30,13 +31,28 @@ from oncelog_server.log_audit.reading import MARKER_BYTES_MAX, FoundBatch, Stret
 CLUSTER: Final = "cluster"
 FETCH_BYTES: Final = 4 * 1024 * 1024
 OFFSETS_OF_A_TASK: Final = 5_000_000
+BYTES_OF_AN_OFFSET: Final = 100
+"""A guess, by which small ranges share a task."""
 MAX_WAIT_MS: Final = 500
 _POLICY: Final = "cleanup.policy"
+_SUBSCRIPTIONS: Final = frozenset({"subscribe", "subscribepattern", "assign"})
 
 
 def admin_of(options: SourceOptions) -> Admin:
     """To be entered. It logs in as the options say."""
     return Admin(",".join(map(str, options.bootstrap)), properties_of(options.login))
+
+
+def parsed_options(options: Mapping[str, str]) -> SourceOptions:
+    """As of `spark.read.format("oncelog")`. Without a word of topics it is all of them, the cluster's own too, in which
+    transactions of groups may hang. Raises OncelogError, ClientError."""
+    given = {**options, "isolation.level": "read_uncommitted"}
+    if {name.lower() for name in given} & _SUBSCRIPTIONS:
+        return parse_source_options(given)
+    parsed = parse_source_options({**given, "subscribePattern": ".*"})
+    with admin_of(parsed) as admin:
+        topics = tuple(admin.list_topics(with_internal=True))
+    return replace(parsed, topics=topics, topic_pattern=None)
 
 
 def stretches_of_cluster(options: SourceOptions) -> list[Stretch]:
@@ -58,7 +74,7 @@ def stretches_of_cluster(options: SourceOptions) -> list[Stretch]:
             one.start,
             one.end,
             "",
-            0,
+            (one.end - one.start) * BYTES_OF_AN_OFFSET,
             starts[one.partition],
             ends[one.partition],
             one.partition.topic in compacted,

@@ -5,6 +5,7 @@ for that judgement: those of stopped nodes, or a copy. In a running cluster it t
 transactions find-hanging` does: the logs, then the coordinators, then the partitions again.
 """
 
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -17,10 +18,10 @@ from pyspark.sql.window import Window
 
 from oncelog.errors import OncelogError
 from oncelog.ids import TRANSACTION_STATE_TOPIC, Partition
-from oncelog.spark.options import SourceOptions, parse_source_options
-from oncelog_server.log_audit.core.log_walk import WHOLE
+from oncelog.spark.options import SourceOptions
+from oncelog_server.log_audit.core.log_walk import OPEN, WHOLE
 from oncelog_server.log_audit.core.rows import FAULTS, BatchRow, Event, Kind, ddl
-from oncelog_server.log_audit.fetching import stretches_of_cluster
+from oncelog_server.log_audit.fetching import parsed_options, stretches_of_cluster
 from oncelog_server.log_audit.reading import Stretch, stretches_of
 from oncelog_server.log_audit.states import (
     OPEN_STATES,
@@ -100,15 +101,18 @@ def audit_folders(spark: "SparkSession", folders: Iterable[str | Path]) -> Audit
     names = named.agg(f.max_by("transactional_id", "offset").alias("transactional_id"))
     # A shard has a folder when something was written to it. Without any, no coordinator was heard, and none is accused.
     hanging = walked.unowned(states_now.select("now.*")) if shards else walked.opened.limit(0)
-    return walked.audit(hanging, names)
+    last = walked.logs.agg(f.max("last_ms").alias("ms")).first()
+    until_ms = -1 if last is None or last.ms is None else min(last.ms, _now_ms())
+    return walked.audit(hanging, names, until_ms)
 
 
 def audit_cluster(spark: "SparkSession", options: Mapping[str, str]) -> Audit:
-    """Of a running cluster. `options`: as of `spark.read.format("oncelog")`, such as `bootstrap.servers`, `subscribe`.
+    """Of a running cluster. `options`: as of `spark.read.format("oncelog")`, such as `bootstrap.servers`.
 
-    Raises OncelogError, KafkaError, ClientError.
+    Without `subscribe` and its like all topics are read, the cluster's own too. Raises OncelogError, KafkaError,
+    ClientError.
     """
-    parsed = parse_source_options({**options, "isolation.level": "read_uncommitted"})
+    parsed = parsed_options(options)
     walked = _Walked(spark, stretches_of_cluster(parsed), partial(read_ranges, parsed))
     opened = _producers(walked.opened)
     owned = spark.createDataFrame(states_of_cluster(parsed, opened), ddl(StateRow))
@@ -119,7 +123,11 @@ def audit_cluster(spark: "SparkSession", options: Mapping[str, str]) -> Audit:
     names = spark.createDataFrame(
         list(known.items()), "producer_id bigint, transactional_id string"
     )
-    return walked.audit(hanging, names)
+    return walked.audit(hanging, names, _now_ms())
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
 
 
 def _producers(frame: "DataFrame") -> list[int]:
@@ -143,14 +151,14 @@ def _mapped(
     spark: "SparkSession", stretches: Sequence[Stretch], task: Task, schema: str
 ) -> "DataFrame":
     """What the tasks make of the stretches; on disk, because several plans read it."""
-    read = [one for one in stretches if one.size_bytes or not one.path]
+    read = [one for one in stretches if one.size_bytes]
     frame = spark.createDataFrame(read, ddl(Stretch)).repartition(_task_count(read))
     return frame.mapInArrow(task, schema).persist(StorageLevel.DISK_ONLY)
 
 
 def _task_count(stretches: Sequence[Stretch]) -> int:
     """Spark would make two hundred of every shuffle whose outcome is kept, however small it is."""
-    total = sum(one.size_bytes or BYTES_OF_A_TASK for one in stretches)
+    total = sum(one.size_bytes for one in stretches)
     return max(TASKS_MIN, min(len(stretches), total // BYTES_OF_A_TASK))
 
 
@@ -184,8 +192,8 @@ class _Walked:
             *self.opened.columns
         )
 
-    def audit(self, hanging: "DataFrame", names: "DataFrame") -> Audit:
-        """`hanging`: of the open ones. `names`: producer id and transactional id."""
+    def audit(self, hanging: "DataFrame", names: "DataFrame", until_ms: int) -> Audit:
+        """`hanging`: of the open ones. `names`: producer id and transactional id. What is open stays so until then."""
         identity = [*_LOG, "producer_id", "offset"]
         others = self.opened.join(hanging.select(*identity), identity, "left_anti")
         accused = hanging.withColumn("kind", f.lit(Kind.HANGING.value))
@@ -195,6 +203,9 @@ class _Walked:
         for one in found[1:]:
             findings = findings.unionByName(one)
 
+        is_open = f.col("outcome") == OPEN
+        until = f.when(is_open, f.greatest("to_ms", f.lit(until_ms))).otherwise(f.col("to_ms"))
+
         def named(frame: "DataFrame") -> "DataFrame":
             found = frame.join(names, "producer_id", "left")
             return found.coalesce(self._tasks).persist(StorageLevel.DISK_ONLY)
@@ -203,7 +214,7 @@ class _Walked:
             self.logs,
             named(findings.withColumn("is_fault", f.col("kind").isin(*FAULTS))),
             named(self._of(Kind.TRANSACTION)),
-            named(self.standstills),
+            named(self.standstills.withColumn("to_ms", until)),
         )
 
 

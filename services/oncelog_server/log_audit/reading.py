@@ -46,7 +46,7 @@ class Stretch(NamedTuple):
     """Behind the last offset of the range; -1: the whole file."""
     path: str
     size_bytes: int
-    """Of the file."""
+    """Of the file, or about so many of the range."""
     log_start: int
     high_watermark: int
     """-1: nothing says what is committed, so all of it is."""
