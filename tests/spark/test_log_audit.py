@@ -200,6 +200,28 @@ def test_damage_is_found_as_by_the_checkers(spark, scene, tmp_path):
     assert kinds == {"duplicate", "sequence-gap", "damaged", "hole", "open-transaction"}
 
 
+def test_of_two_replicas_the_undamaged_one_tells(spark, scene, tmp_path):
+    from oncelog_server.log_audit.job import audit_folders
+
+    expected = scene.found_hanging()
+    scene.server.kill()
+    try:
+        whole = shutil.copytree(scene.data, tmp_path / "a") / "logs"
+        damaged = shutil.copytree(scene.data, tmp_path / "b") / "logs"
+    finally:
+        scene.server.start()
+        scene.bootstrap = str(scene.server.address)
+    damage(damaged / "orders-1")
+    audit = audit_folders(spark, [damaged, whole])
+    assert hanging_in(audit) == expected
+    faults = audit.findings.where("is_fault AND topic = 'orders'").collect()
+    assert {one.replica for one in faults} == {str(damaged)}
+    judged = audit.logs.where("is_judged AND topic = 'orders' AND partition = 1").collect()
+    assert [one.replica for one in judged] == [str(whole)]
+    assert audit.logs.where("is_judged AND topic = 'orders'").count() == 2
+    assert audit.transactions.where("topic = 'orders'").count() == 7
+
+
 def damage(folder):
     """One batch is gone from the middle, one has a flipped bit, and one stands at the end once more."""
     (path,) = sorted(folder.glob("*.log"))
