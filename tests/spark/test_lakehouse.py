@@ -2,7 +2,10 @@
 
 import os
 
+import pyarrow as pa
 import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError
 from tests.spark.lakehouse import ROWS_OF_A_BATCH, Killer, Lakehouse
 
 KILLS = int(os.environ.get("ONCELOG_TEST_LAKE_KILLS", "4"))
@@ -36,6 +39,19 @@ def test_kills_anywhere_lose_and_double_nothing(lake):
         raise
     assert sum(hit for _, _, hit in killer.told) >= KILLS // 2
     print(killer.told, f"{killer.repeated} batches were in the table and not in the checkpoint")
+
+
+def test_the_table_takes_a_batch_from_one_of_two_drivers(tmp_path):
+    """Both have looked, and seen that it is not there."""
+    rows = pa.table({"id": [1, 2]})
+    DeltaTable.create(str(tmp_path), rows.schema)
+    drivers = [DeltaTable(str(tmp_path)) for _ in range(2)]
+    assert [one.transaction_version("a") for one in drivers] == [None, None]
+    key = CommitProperties(app_transactions=[Transaction("a", 7)])
+    write_deltalake(drivers[0], rows, mode="append", commit_properties=key)
+    with pytest.raises(CommitFailedError, match="Concurrent transaction"):
+        write_deltalake(drivers[1], rows, mode="append", commit_properties=key)
+    assert DeltaTable(str(tmp_path)).to_pyarrow_table()["id"].to_pylist() == [1, 2]
 
 
 def test_without_the_look_at_the_table_a_kill_doubles(lake):

@@ -9,7 +9,15 @@ import sys
 import confluent_kafka
 import pytest
 from oncelog_robustness.log_files import read_all_states, read_logs
-from tests.incidents.scenes import consumer, new_topic, producer, raw, raw_produce, write
+from tests.incidents.scenes import (
+    consumer,
+    eventually,
+    new_topic,
+    producer,
+    raw,
+    raw_produce,
+    write,
+)
 from tests.integration.log_audit.beside_checkers import accused, accused_by_checkers
 from tests.spark.oncelog_process import OncelogProcess
 from tests.spark.topic_tools import ROOT
@@ -155,6 +163,23 @@ def test_a_running_log_is_judged_as_find_hanging_judges(spark, scene):
     options = {"bootstrap.servers": scene.bootstrap}
     audit = audit_cluster(spark, options | {"maxRecordsPerPartition": "4"})
     check_scene(audit, scene.found_hanging(), True)
+    # What was found goes into a topic, once a day however often the job runs.
+    new_topic(scene.bootstrap, "audits")
+    here = {"bootstrap.servers": scene.bootstrap}
+    faults = audit.findings.where("is_fault").selectExpr("to_json(struct(*)) AS value")
+    for _ in range(2):
+        written = faults.write.format("oncelog").mode("append").options(**here, topic="audits")
+        written.options(transactionalId="audit", jobId="2026-11-29").save()
+    kept = [one for one in eventually(lambda: decided(spark, here)) if one.outcome == "committed"]
+    assert [json.loads(one.value)["kind"] for one in kept] == ["hanging-transaction"]
+
+
+def decided(spark, here):
+    """All records of the topic with their outcomes. None while a marker is on its way."""
+    everything = {"isolation.level": "read_uncommitted", "includeOutcome": "true"}
+    source = spark.read.format("oncelog").options(**here, **everything, subscribe="audits")
+    found = source.load().collect()
+    return found if all(one.outcome != "undecided" for one in found) else None
 
 
 def test_files_of_a_killed_log_are_judged_alike(spark, scene, tmp_path):
