@@ -7,6 +7,7 @@ import typer
 from oncelog_server.cli.explain import show_explanation
 from oncelog_server.cli.hanging import moment, show_hanging
 from oncelog_server.cli.lazy import command_group
+from oncelog_server.cli.log_audit import audit
 from oncelog_server.cli.options import (
     INT32_MAX,
     INT64_MAX,
@@ -256,6 +257,7 @@ def find_hanging(
 
 app.command("prepared")(list_prepared)
 app.command("complete")(complete)
+app.command("audit")(audit)
 
 
 @app.command("markers")

@@ -1,0 +1,1 @@
+"""The walks and their rows. Pure."""

@@ -1,0 +1,111 @@
+"""What Spark's tasks run: stretches in, batches out; batches in order, events out. Some thousand rows are in memory."""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby, islice
+from typing import Any, Final, TypeVar
+
+import pyarrow as pa
+
+from oncelog.spark.message_first import rows_message_first
+from oncelog.spark.options import SourceOptions
+from oncelog_server.log_audit.core.log_walk import LogWalk
+from oncelog_server.log_audit.core.producer_walk import ProducerWalk
+from oncelog_server.log_audit.core.rows import BatchRow, Event, LogFacts
+from oncelog_server.log_audit.fetching import rows_of_range
+from oncelog_server.log_audit.reading import Stretch, rows_of_file
+from oncelog_server.log_audit.states import StateRow, states_of_file
+
+ROWS_OF_AN_ARROW_BATCH: Final = 8192
+FACTS_COLUMNS: Final = ("is_whole", "first_leader_epoch", "damaged")
+_ARROW: Final[dict[Any, Any]] = {
+    str: pa.string(),
+    int: pa.int64(),
+    bool: pa.bool_(),
+    bytes: pa.binary(),
+    list[str]: pa.list_(pa.string()),
+}
+RowT = TypeVar("RowT", BatchRow, Event, StateRow, Stretch)
+
+
+@rows_message_first
+def read_files(batches: Iterable[Any]) -> Iterator[Any]:
+    """Stretches → batches of the logs."""
+    for stretch in _rows(batches, Stretch):
+        yield from _arrow(rows_of_file(stretch), BatchRow)
+
+
+@rows_message_first
+def read_ranges(options: SourceOptions, batches: Iterable[Any]) -> Iterator[Any]:
+    """The same of a running cluster."""
+    for stretch in _rows(batches, Stretch):
+        yield from _arrow(rows_of_range(options, stretch), BatchRow)
+
+
+@rows_message_first
+def read_states(batches: Iterable[Any]) -> Iterator[Any]:
+    """Stretches of `__transaction_state` → what its records say."""
+    for stretch in _rows(batches, Stretch):
+        yield from _arrow(states_of_file(stretch), StateRow)
+
+
+def walk_logs(batches: Iterable[Any]) -> Iterator[Any]:
+    """Batches, sorted by replica, partition and place → events of `LogWalk`."""
+
+    def events() -> Iterator[Event]:
+        for _, rows in groupby(_rows(batches, BatchRow), _log_of):
+            walk: LogWalk | None = None
+            for row in rows:
+                walk = walk or LogWalk(row)
+                yield from walk.add(row)
+            assert walk is not None
+            yield from walk.end()
+
+    yield from _arrow(events(), Event)
+
+
+def walk_producers(batches: Iterable[Any]) -> Iterator[Any]:
+    """Sound batches with the facts of their log, sorted by log, producer and place → events of `ProducerWalk`."""
+
+    def events() -> Iterator[Event]:
+        for _, pairs in groupby(_rows_and_facts(batches), _producer_of):
+            walk: ProducerWalk | None = None
+            for row, facts in pairs:
+                walk = walk or ProducerWalk(facts)
+                yield from walk.add(row)
+
+    yield from _arrow(events(), Event)
+
+
+def _log_of(row: BatchRow) -> tuple[str, str, int]:
+    return row.replica, row.topic, row.partition
+
+
+def _producer_of(pair: tuple[BatchRow, LogFacts]) -> tuple[str, str, int, int]:
+    row = pair[0]
+    return row.replica, row.topic, row.partition, row.producer_id
+
+
+def _rows_and_facts(batches: Iterable[Any]) -> Iterator[tuple[BatchRow, LogFacts]]:
+    for batch in batches:
+        columns = (batch.column(name).to_pylist() for name in FACTS_COLUMNS)
+        for row, whole, leader_epoch, damaged in zip(
+            _rows([batch], BatchRow), *columns, strict=True
+        ):
+            yield row, LogFacts(whole, leader_epoch, tuple(damaged or ()))
+
+
+def _rows(batches: Iterable[Any], kind: type[RowT]) -> Iterator[RowT]:
+    for batch in batches:
+        columns = [batch.column(name).to_pylist() for name in kind._fields]
+        yield from map(kind._make, zip(*columns, strict=True))
+
+
+def _arrow(rows: Iterator[RowT], kind: type[RowT]) -> Iterator[Any]:
+    schema = pa.schema([(name, _ARROW[given]) for name, given in kind.__annotations__.items()])
+    while some := list(islice(rows, ROWS_OF_AN_ARROW_BATCH)):
+        columns = zip(*some, strict=True)
+        arrays = [pa.array(one, field.type) for one, field in zip(columns, schema, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+Task = Callable[[Iterable[Any]], Iterator[Any]]
