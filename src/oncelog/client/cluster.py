@@ -240,10 +240,7 @@ class Cluster:
         self.retrying(attempt, timeout_ms)
 
     def ask(self, api_key: int, request: Any) -> Any:
-        """Return the answer of any broker, which is asked once.
-
-        Raises KafkaError where none comes; the effect is then unknown.
-        """
+        """Ask any broker once. Raises KafkaError if no answer comes; the effect is then unknown."""
         return self._call_any((api_key, request))
 
     def ask_coordinator(self, key_type: int, key: str, api_key: int, request: Any) -> Any:
