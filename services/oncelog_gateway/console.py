@@ -33,6 +33,7 @@ from oncelog_gateway.console_record import add_record
 from oncelog_gateway.console_records import add_records
 from oncelog_gateway.console_topics import add_topics
 from oncelog_gateway.console_values import audit_row, bar_of, event_rows
+from oncelog_gateway.core.epoch_use import epoch_advice
 from oncelog_gateway.core.paging import PageRequest
 from oncelog_gateway.core.route_roles import ROLE_OF
 from oncelog_gateway.core.slow_transactions import slowest
@@ -169,6 +170,11 @@ def _add_transactions(router: APIRouter, pages: Pages) -> None:
             subject=id,
             found=explanation.found,
             detail=detail,
+            epochs=None
+            if detail is None
+            else epoch_advice(
+                detail.state, detail.transaction_version, pages.roles.image.transaction_version
+            ),
             **bars_page(
                 id, gather(every[-EVENTS_GATHERED_MAX:]), page_number(page), pages.clock.now(), at
             ),
