@@ -285,7 +285,8 @@ class ActiveProducer(Resource):
     coordinator_epoch: int
     current_txn_start_offset: KnownOrNone = Field(description="null: no transaction open here")
     transactional_id: str | None = Field(
-        description="null: idempotent only, or unknown to every coordinator"
+        description="null: idempotent only, or unknown to every coordinator. Its client.id is not known: leaders keep "
+        "none with a producer"
     )
 
 

@@ -65,7 +65,7 @@ PAGES = {
     "/transaction?id=nobody": ("No coordinator knows",),
     "/partitions": ("orders-0",),
     "/partition?topic=orders&partition=0": (
-        "is held at offset 0",
+        "is held back from offset 0 on",
         'class="held"',
         "pay&lt;b&gt;/1",
     ),
@@ -87,12 +87,13 @@ PAGES = {
     "/record?topic=orders&partition=0&offset=x": ("is no offset",),
     "/records?topic=orders&isolation=read_committed": (
         "gets no record here now",
-        "1 offset behind the last stable offset",
+        "1 offset held back",
     ),
     "/records?topic=orders&from=9&partition=0": ("there is no offset 9 in orders-0",),
     "/records?topic=orders&from=noon": ("is neither newest, oldest",),
     "/records?topic=orders&partition=x": ("is no partition",),
     "/records?topic=nothing": ("there is no topic",),
+    "/producers": ("pay&lt;b&gt;/1", "no batch names a client.id"),
     "/groups": ("No group has read anything yet",),
     "/group?id=nobody": ("nobody",),
     "/sinks": ("No Spark query has written here",),
