@@ -97,7 +97,7 @@ PAGES = {
     "/groups": ("No group has read anything yet",),
     "/group?id=nobody": ("nobody",),
     "/sinks": ("No Spark query has written here",),
-    "/explain?subject=orders-0": (">open</span>",),
+    "/explain?subject=orders-0": ("is held back from offset 0 on",),
     "/explain?subject=nobody": ("is no transactional.id",),
     "/explain": ("Name a transactional.id",),
     "/audit": ("terminate",),
