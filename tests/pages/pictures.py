@@ -25,6 +25,12 @@ from oncelog_server.demo.processes import OncelogServer
 
 IMAGES: Final = Path(__file__).parents[2] / "docs" / "images"
 TOPICS: Final = {"clicks": 2, "orders": 4, "payments": 2, "ledger": 1, "shipments": 1, "stuck": 1}
+BEFORE: Final = {
+    "reports": ("clicks", 48_000),
+    "warehouse-eu": ("shipments", 18_250),
+    "dashboards": ("stuck", 12_480),
+}
+"""By group, the topic that it reads and the records that were there before."""
 SHOTS: Final = (
     ("console-overview.png", "/", 1280, 1479),
     ("console-rates.png", "/rates", 1280, 1700),
@@ -139,23 +145,30 @@ def taken_over(bootstrap: str) -> None:
         time.sleep(0.3)
 
 
+def filled(server: OncelogServer) -> None:
+    """What was there before. The server starts again, so no chart has the time in which it was written."""
+    for topic, partitions in TOPICS.items():
+        new_topic(server.bootstrap, topic, partitions)
+    for group, (topic, count) in BEFORE.items():
+        written(server.bootstrap, topic, count)
+        member = consumer(server.bootstrap, group, topic)
+        read = 0
+        while read < count:
+            read += len(member.consume(5_000, 1.0))
+        member.commit(asynchronous=False)
+        member.close()
+    server.stop()
+    server.start()
+
+
 def worked(server: OncelogServer) -> Load:
     """The clients of a small shop, and what goes wrong in it."""
     bootstrap = server.bootstrap
-    for topic, partitions in TOPICS.items():
-        new_topic(bootstrap, topic, partitions)
-    written(bootstrap, "clicks", 48_000)
-    written(bootstrap, "shipments", 18_250)
-    written(bootstrap, "stuck", 12_480)
     load = Load(bootstrap)
-    for group, *topics in (
-        ("billing", "orders"),
-        ("mail", "orders", "payments"),
-        ("reports", "clicks"),
-        ("warehouse-eu", "shipments"),
-        ("dashboards", "stuck"),
-    ):
-        load.reader(group, *topics)
+    for group, (topic, _) in BEFORE.items():
+        load.reader(group, topic)
+    load.reader("billing", "orders")
+    load.reader("mail", "orders", "payments")
     load.writer("clicks", 16, 340, 0.25)
     for number in range(3):
         load.transactions(f"checkout-{number}", ("orders", "payments"), 0.8)
@@ -192,6 +205,7 @@ def main() -> None:
             Path(folder) / "data", environment=os.environ | {VERIFICATION: "false"}
         ) as server,
     ):
+        filled(server)
         wake(server)
         load = worked(server)
         with sync_playwright() as started:
