@@ -112,6 +112,13 @@ async def test_a_page_says_what_to_do_about_a_shared_epoch(cluster, state, versi
     assert ("late record of an ended transaction" in page) == says
 
 
+async def test_the_digits_of_a_producer_id_stay_together(cluster):
+    cluster.coordinator.put("pay", producer_id=12_345)
+    page = words_of(await cluster.get("/transaction?id=pay"))
+    assert "producer 12345, epoch 0 (coordinator on node 1)" in page
+    assert "12 345" not in page
+
+
 class EndsOnceSeen(dict):
     """Each transaction ends right after somebody looked at it."""
 
