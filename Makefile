@@ -171,6 +171,11 @@ pages: setup ## the console in a real Chromium (apt-get install chromium, or ONC
 	$(BIN)/uv pip install -q --require-hashes -r requirements/pages.lock
 	$(PYTEST) -q tests/pages
 
+.PHONY: pictures
+pictures: setup ## the README's pictures of the console, of real clients at work for nine minutes; Chromium as for `make pages`
+	$(BIN)/uv pip install -q --require-hashes -r requirements/pages.lock
+	$(BIN)/python -m tests.pages.pictures
+
 # Tools that share no version with oncelog have an environment each.
 .cache/tools/%: requirements/%.lock | setup
 	@$(BIN)/uv venv -q --clear --python $(BIN)/python $@ && $(BIN)/uv pip install -q --python $@/bin/python --require-hashes -r $< && touch $@

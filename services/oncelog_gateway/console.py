@@ -33,6 +33,7 @@ from oncelog_gateway.console_record import add_record
 from oncelog_gateway.console_records import add_records
 from oncelog_gateway.console_topics import add_topics
 from oncelog_gateway.console_values import audit_row, bar_of, event_rows
+from oncelog_gateway.core.epoch_use import EpochAdvice, epoch_advice
 from oncelog_gateway.core.paging import PageRequest
 from oncelog_gateway.core.route_roles import ROLE_OF
 from oncelog_gateway.core.slow_transactions import slowest
@@ -42,7 +43,7 @@ from oncelog_gateway.operators import Operators
 from oncelog_gateway.partitions import all_partitions
 from oncelog_gateway.problems import status_of
 from oncelog_gateway.record_access import RecordAccess
-from oncelog_gateway.resources import TransactionState
+from oncelog_gateway.resources import TransactionDetail, TransactionState
 from oncelog_gateway.subjects import KINDS, Kind, partition_of
 
 EVENTS_SHOWN_MAX: Final = 300
@@ -169,6 +170,7 @@ def _add_transactions(router: APIRouter, pages: Pages) -> None:
             subject=id,
             found=explanation.found,
             detail=detail,
+            epochs=_about_epochs(pages, detail),
             **bars_page(
                 id, gather(every[-EVENTS_GATHERED_MAX:]), page_number(page), pages.clock.now(), at
             ),
@@ -183,6 +185,13 @@ def _add_transactions(router: APIRouter, pages: Pages) -> None:
         if status == HTTPStatus.NOT_FOUND and not every:
             page_of_it.status_code = status
         return page_of_it
+
+
+def _about_epochs(pages: Pages, detail: TransactionDetail | None) -> EpochAdvice | None:
+    if detail is None:
+        return None
+    level = pages.roles.image.transaction_version
+    return epoch_advice(detail.state, detail.transaction_version, level)
 
 
 def _add_slowest(router: APIRouter, pages: Pages) -> None:

@@ -18,6 +18,7 @@ from oncelog.runtime.clock import Clock
 from oncelog.wording import counted, noun
 from oncelog_gateway.access import CALLER
 from oncelog_gateway.acts import Acts
+from oncelog_gateway.console_numbers import digits, thin_digits
 from oncelog_gateway.console_values import axis_time, moment
 from oncelog_gateway.console_values import clock as clock_words
 from oncelog_gateway.core.endings import (
@@ -25,7 +26,7 @@ from oncelog_gateway.core.endings import (
     complete_command,
     terminate_command,
 )
-from oncelog_gateway.core.wording import duration, grouped, precise_duration, rate, size
+from oncelog_gateway.core.wording import duration, precise_duration, rate, size
 from oncelog_gateway.explanations import Explanation, Explanations
 from oncelog_gateway.group_reading import holder_of
 from oncelog_gateway.groups import Groups
@@ -101,13 +102,14 @@ class Pages:
         )
         self._templates.filters["duration"] = duration
         self._templates.filters["precise_duration"] = precise_duration
-        self._templates.filters["count"] = grouped
+        self._templates.filters["digits"] = digits
+        self._templates.filters["thin_digits"] = thin_digits
         self._templates.filters["clock"] = clock_words
         self._templates.filters["moment"] = lambda time_ms: moment(time_ms)[:19]
         self._templates.filters["noun"] = noun
-        self._templates.filters["counted"] = counted
-        self._templates.filters["size"] = size
-        self._templates.filters["rate"] = rate
+        self._templates.filters["counted"] = lambda count, one: digits(counted(count, one))
+        self._templates.filters["size"] = lambda size_bytes: digits(size(size_bytes))
+        self._templates.filters["rate"] = lambda number: digits(rate(number))
         self._templates.filters["axis_time"] = axis_time
         self._templates.filters["holder"] = holder_of
         self._templates.filters["abort_command"] = _abort_command

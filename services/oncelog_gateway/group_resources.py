@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from oncelog_gateway.core.held_back import HELD_BACK
 from oncelog_gateway.core.topic_configs import JSON_INTEGER_MAX
 from oncelog_gateway.resources import (
     LsoHolder,
@@ -84,11 +85,9 @@ class GroupOffset(Resource):
     readable: int | None = Field(
         description="of the lag, offsets up to the last stable offset: what read_committed can pass now"
     )
-    held_back: int | None = Field(
-        description="of the lag, what no read_committed reader gets before an open transaction ends"
-    )
+    held_back: int | None = Field(description=f"of the lag, {HELD_BACK}")
     held_by: LsoHolder | None = Field(
-        description="the transaction that holds them back; null: nothing is held back"
+        description="the transaction that holds them back; null: none is held back"
     )
     is_blocked: bool = Field(
         description="something is held back, and no record is left to read before it"

@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 
 from oncelog.process.exposition import exposed, metric_of
 from oncelog.process.role_metrics import RoleMetric
+from oncelog_gateway.core.held_back import HELD_BACK
 from oncelog_gateway.group_reading import Standing, holder_of
 from oncelog_gateway.groups import GroupLags
 from oncelog_gateway.resources import LsoHolder, PartitionStatus, Transaction
@@ -157,7 +158,7 @@ def _of_groups(found: GroupLags) -> Iterable[Metric]:
         ),
         (
             "held_back_records",
-            "Of its lag, what no read_committed reader gets before an open transaction ends",
+            f"Of its lag, {HELD_BACK}",
             lambda one: one.held_back,
         ),
         (

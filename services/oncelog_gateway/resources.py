@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from oncelog.errors import KafkaError
+from oncelog_gateway.core.held_back import HELD_BACK
 from oncelog_gateway.core.paging import Key, PageRequest, page_of
 from oncelog_gateway.core.topic_configs import JSON_INTEGER_MAX
 
@@ -149,7 +150,10 @@ class Transaction(Resource):
     start_time_ms: int | None
     last_update_time_ms: KnownOrNone
     partition_count: int
-    transaction_version: int = Field(description="of the client: 2 is TV2 (KIP-890), below it TV1")
+    transaction_version: int = Field(
+        description="of the client, in its newest transaction: from 2 on each transaction has a producer epoch of its "
+        "own (KIP-890), below it many have the same; 0 as well where it has begun none"
+    )
     shard: int = Field(description="partition of __transaction_state")
     coordinator: int = Field(description="node id")
     coordinator_epoch: int
@@ -179,14 +183,11 @@ class TransactionPartition(Resource):
         description="of its first record here; null: nothing written yet, or the leader did not say"
     )
     held_back: int | None = Field(
-        description="offsets that read_committed cannot reach because of it; 0 where another transaction began before "
-        "it; null: the leader did not say"
+        description=f"{HELD_BACK}; 0 where another transaction began before it; null: the leader did not say"
     )
 
 
-_HELD_BACK: Final = Field(
-    description="offsets that read_committed cannot reach because of it; null: a leader did not say"
-)
+_HELD_BACK: Final = Field(description=f"{HELD_BACK}; null: a leader did not say")
 
 
 class PreparedTransaction(Transaction):
@@ -284,7 +285,8 @@ class ActiveProducer(Resource):
     coordinator_epoch: int
     current_txn_start_offset: KnownOrNone = Field(description="null: no transaction open here")
     transactional_id: str | None = Field(
-        description="null: idempotent only, or unknown to every coordinator"
+        description="null: idempotent only, or unknown to every coordinator. Its client.id is not known: leaders keep "
+        "none with a producer"
     )
 
 

@@ -73,7 +73,7 @@ def test_the_keyboard_reaches_the_question_and_its_answer(tab, opened):
     page.keyboard.type("orders-0")
     page.keyboard.press("Enter")
     # By whom: other tests of the same server may have begun before.
-    page.get_by_text("orders-0 is held at offset").wait_for()
+    page.get_by_text("orders-0 is held back from offset").wait_for()
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
 

@@ -40,7 +40,7 @@ def test_the_list_marks_what_no_timeout_ends(tab, server):
 def test_its_page_is_accessible_and_fits_a_phone(tab, server, scheme, is_kept):
     name, prepared = left(server, is_kept=is_kept)
     page = tab(f"/transaction?id={name}", width=390, scheme=scheme)
-    page.get_by_text("2 records held back.").wait_for()
+    page.get_by_text("and holds back 2 offsets in").wait_for()
     page.get_by_text(
         "It was kept for the newer producer" if is_kept else "Stop the application"
     ).wait_for()

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from oncelog_gateway.core.axes import Shape, TimeMark, ValueMark, round_values, shape_of, time_marks
 from oncelog_gateway.core.rate_families import Family
 from oncelog_gateway.core.rate_ring import OTHERS, Line
-from oncelog_gateway.core.wording import duration, grouped, rate, size
+from oncelog_gateway.core.wording import duration, rate, size
 
 HEIGHT: Final = 150
 WIDTH: Final = 1_000
@@ -252,7 +252,7 @@ def _number(value: float) -> str:
 
 
 def _count(value: float) -> str:
-    return _number(value) if value >= 1e6 else grouped(round(value))
+    return _number(value) if value >= 1e6 else str(round(value))
 
 
 SAID: Final[Mapping[str, Callable[[float], str]]] = {

@@ -84,7 +84,7 @@ class PartitionFacts:
 
     @property
     def held_back(self) -> int:
-        """Records that read_committed cannot reach yet."""
+        """Offsets that no read_committed reader gets yet."""
         if self.high_watermark is None or self.last_stable_offset is None:
             return 0
         return max(self.high_watermark - self.last_stable_offset, 0)

@@ -29,7 +29,7 @@ class OffsetFacts:
     held: PartitionFacts | None = None
     """The partition's facts, where an open transaction holds back records that the group has not read."""
     held_back: int = 0
-    """Records of the lag that are held back."""
+    """Offsets of the lag that are held back."""
     is_blocked: bool = False
     """True if nothing is left to read before the open transaction that holds the partition back."""
 
@@ -114,7 +114,7 @@ def _unstable(facts: GroupFacts, owner: Diagnosis | None) -> Diagnosis:
 
 def _blocked(facts: GroupFacts, blocked: list[OffsetFacts], owner: Diagnosis | None) -> Diagnosis:
     names = ", ".join(one.name for one in blocked)
-    waiting = counted(sum(one.held_back for one in blocked), "record")
+    waiting = counted(sum(one.held_back for one in blocked), "offset")
     hold = "an open transaction holds" if len(blocked) == 1 else "open transactions hold"
     holders = [None if one.held is None else one.held.holder for one in blocked]
     is_young = all(one is not None and _words_of(one).is_young for one in holders)

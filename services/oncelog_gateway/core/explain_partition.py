@@ -12,6 +12,7 @@ from oncelog_gateway.core.diagnosis import (
 )
 from oncelog_gateway.core.endings import Ending, abort_command, ending_of
 from oncelog_gateway.core.held_back import LONG_MS
+from oncelog_gateway.core.transaction_events import what_is_held
 
 
 def explain_partition(facts: PartitionFacts, owner: Diagnosis | None) -> Diagnosis:
@@ -67,8 +68,8 @@ def _hanging(facts: PartitionFacts) -> Diagnosis:
         f"The transaction of producer {holder.producer_id}, epoch {holder.producer_epoch}, began at offset "
         f"{holder.start_offset} and is open here.",
         "No coordinator has it open, so no marker will come: its records were written behind the coordinator's back.",
-        f"read_committed stops at offset {facts.last_stable_offset}, {counted(facts.held_back, 'record')} before the "
-        "high watermark, for good.",
+        f"read_committed stops at offset {facts.last_stable_offset} for good: {counted(facts.held_back, 'offset')} "
+        "held back.",
     ]
     ages = (("first", holder.first_record_age_ms), ("last", holder.idle_ms))
     known = [
@@ -100,17 +101,23 @@ def _held(facts: PartitionFacts, owner: Diagnosis | None) -> Diagnosis:
     holder = facts.holder
     assert holder is not None, facts
     name = holder.transactional_id or f"producer {holder.producer_id}"
-    held = f"{facts.name} is held at offset {facts.last_stable_offset} by {name}"
+    held = f"{facts.name} is held back from offset {facts.last_stable_offset} on by {name}"
+    told = what_is_held([facts])
     if owner is None:
         why = ending_of(None, is_hanging=holder.is_hanging).value
         return Diagnosis(
-            "unknown", f"{held}: {why}.", evidence=_offsets(facts), next_commands=(_again(facts),)
+            "unknown",
+            f"{held}, which {told}: {why}.",
+            evidence=_offsets(facts),
+            next_commands=(_again(facts),),
         )
+    # Where the owner's verdict says the same, it is said once.
+    which = "" if f"{told}." in owner.verdict else f", which {told}"
     # The transaction may hold more partitions than were looked at for it.
     is_slow = owner.incident == "open" and (holder.age_ms or 0) >= LONG_MS
     return Diagnosis(
         "open-and-slow" if is_slow else owner.incident,
-        f"{held}, {counted(facts.held_back, 'record')} before the high watermark. {owner.verdict}",
+        f"{held}{which}. {owner.verdict}",
         owner.findings,
         (*_offsets(facts), *owner.evidence),
         owner.next_commands,

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from oncelog.telemetry.events import Event
-from oncelog.wording import counted
 from oncelog_gateway.core.diagnosis import (
     RECENT_MS,
     Command,
@@ -35,6 +34,7 @@ from oncelog_gateway.core.transaction_events import (
     silence_of,
     state_evidence,
     timeline_command,
+    what_is_held,
     where_readers_stop,
 )
 from oncelog_gateway.core.wording import time_of_day
@@ -288,10 +288,7 @@ def _is_open(facts: TransactionFacts) -> Diagnosis | None:
     client = old_client(facts, None)
     verdict = f"The transaction is open for {seconds(facts.age_ms)}, and its producer lives as far as is known."
     if held:
-        verdict = (
-            f"The transaction of {client} is open for {seconds(facts.age_ms)} and holds back "
-            f"{counted(sum(one.held_back for one in held), 'record')} in {', '.join(one.name for one in held)}."
-        )
+        verdict = f"The transaction of {client} is open for {seconds(facts.age_ms)} and {what_is_held(held)}."
     findings = [
         f"It ends when its producer ends it, or in {seconds(max(left_ms, 0))} by its timeout of "
         f"{seconds(facts.timeout_ms)}.",

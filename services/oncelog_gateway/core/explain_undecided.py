@@ -1,6 +1,5 @@
 """Rules that explain why a two-phase transaction is open, and who decides it (KIP-939, ADR 0043)."""
 
-from oncelog.wording import counted
 from oncelog_gateway.core.diagnosis import Command, Diagnosis, TransactionFacts, seconds
 from oncelog_gateway.core.endings import complete_command
 from oncelog_gateway.core.prepared import prepared_text
@@ -9,6 +8,7 @@ from oncelog_gateway.core.transaction_events import (
     old_client,
     state_evidence,
     timeline_command,
+    what_is_held,
     where_readers_stop,
 )
 
@@ -28,10 +28,7 @@ def explain_undecided(facts: TransactionFacts) -> Diagnosis | None:
     ]
     verdict = f"The two-phase transaction {prepared} of {old_client(facts, None)} is open for {seconds(facts.age_ms)}"
     if held:
-        verdict += (
-            f" and holds back {counted(sum(one.held_back for one in held), 'record')} in "
-            f"{', '.join(one.name for one in held)}"
-        )
+        verdict += f" and {what_is_held(held)}"
     findings = [
         f"The application stored in its database what it decided. Compare that text with {prepared}. The same text: "
         "commit. Another text, or none: abort.",

@@ -14,10 +14,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from oncelog_gateway.core.wording import duration, grouped
+from oncelog.wording import counted
+from oncelog_gateway.core.wording import duration
 
 LONG_MS: Final = 10_000
 """Age below which an open transaction is ordinary: every partition of a busy topic has one at any time."""
+HELD_BACK: Final = (
+    "offsets held back: what no read_committed reader gets before an open transaction ends"
+)
+"""What `held_back` means, wherever a field, a metric or a page has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,11 @@ class Unread(NamedTuple):
     held_back: int
     """Offsets from the last stable offset, or from the committed offset where that is greater, to the high watermark.
     """
+
+
+def holds_back(offsets: int, partitions: Sequence[str]) -> str:
+    """Return in words what a transaction holds back: `holds back 58 offsets in orders-0`."""
+    return f"holds back {counted(offsets, 'offset')} in {', '.join(partitions)}"
 
 
 def unread(offset: int, last_stable_offset: int, high_watermark: int) -> Unread:
@@ -157,4 +167,4 @@ def where_it_stands(lag: int | None, blocked_by: Holder | None) -> str:
         return f"{blocked_by.holding} by {blocked_by.words}"
     if lag is None:
         return "not known"
-    return f"behind by {grouped(lag)}" if lag else "has read everything"
+    return f"behind by {lag}" if lag else "has read everything"

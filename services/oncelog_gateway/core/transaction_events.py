@@ -1,6 +1,6 @@
 """Facts that a diagnosis tells of a transaction: its newest events, its state, and where readers stop."""
 
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Final
 
 from oncelog.telemetry.events import Event
@@ -15,6 +15,7 @@ from oncelog_gateway.core.diagnosis import (
     client_of,
 )
 from oncelog_gateway.core.endings import shell_word
+from oncelog_gateway.core.held_back import holds_back
 
 LOOP_PAUSE_MS: Final = 5_000
 """A client whose last refusal is older than this has stopped asking."""
@@ -116,10 +117,16 @@ def activity(event: Event) -> str:
     return event.kind.replace("_", " ")
 
 
-def where_readers_stop(held: Iterable[PartitionFacts]) -> list[str]:
+def what_is_held(held: Sequence[PartitionFacts]) -> str:
+    """Return in words what these partitions' transaction holds back in them together."""
+    return holds_back(sum(one.held_back for one in held), [one.name for one in held])
+
+
+def where_readers_stop(held: Sequence[PartitionFacts]) -> list[str]:
+    """Return where readers stop in each partition; of several, how much is held back in each."""
     return [
-        f"{one.name}: read_committed stops at offset {one.last_stable_offset}, {counted(one.held_back, 'record')} "
-        "before the high watermark."
+        f"{one.name}: read_committed stops at offset {one.last_stable_offset}"
+        + (f", {counted(one.held_back, 'offset')} held back." if len(held) > 1 else ".")
         for one in held
     ]
 

@@ -53,8 +53,8 @@ def size(size_bytes: int | None) -> str:
 
 
 def rate(number: float) -> str:
-    """Return a rate, a second, as text: `0.3`, `12`, `1 200`."""
-    return f"{number:.1f}" if 0 < number < 9.95 else f"{number:,.0f}".replace(",", " ")
+    """Return a rate, a second, as text: `0.3`, `12`, `1200`."""
+    return f"{number:.1f}" if 0 < number < 9.95 else f"{number:.0f}"
 
 
 def ranges(numbers: Iterable[int]) -> str:
@@ -66,8 +66,3 @@ def ranges(numbers: Iterable[int]) -> str:
         else:
             spans.append((one, one))
     return ", ".join(f"{a}" if a == b else f"{a}–{b}" for a, b in spans)
-
-
-def grouped(number: int) -> str:
-    """Return a whole number in groups of three digits, as pages and what they quote write it: `12 345`."""
-    return f"{number:,}".replace(",", " ")

@@ -154,6 +154,8 @@
 
   // What a chart says of the moment under the pointer, or of the one that arrow keys chose. Its table has the numbers.
   let looked = null;
+  // What a legend shows while nothing is looked at.
+  const latest = new WeakMap();
 
   function rowsOf(chart) {
     return [...chart.querySelectorAll("tbody tr")].reverse();
@@ -167,7 +169,7 @@
     for (const one of picture.querySelectorAll("line.at")) one.remove();
     if (number === null) {
       looked = null;
-      values.forEach((one) => { if (one.dataset.latest) one.textContent = one.dataset.latest; });
+      values.forEach((one) => { if (latest.has(one)) one.replaceChildren(...latest.get(one)); });
       chart.querySelector("[data-now]").textContent = "now";
       return;
     }
@@ -175,8 +177,8 @@
     looked = { id: chart.id, ms: rows[number].firstElementChild.dataset.ms, isKey };
     const cells = [...rows[number].children].map((one) => one.textContent);
     values.forEach((one, at) => {
-      one.dataset.latest = one.dataset.latest || one.textContent;
-      one.textContent = cells[at + 1];
+      if (!latest.has(one)) latest.set(one, [...one.childNodes]);
+      one.replaceChildren(...rows[number].children[at + 1].cloneNode(true).childNodes);
     });
     chart.querySelector("[data-now]").textContent = "at " + cells[0];
     const line = document.createElementNS("http://www.w3.org/2000/svg", "line");

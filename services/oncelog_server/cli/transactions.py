@@ -4,6 +4,7 @@ from typing import Annotated, Any, Final, get_args
 
 import typer
 
+from oncelog_gateway.core.epoch_use import epoch_use
 from oncelog_server.cli.explain import show_explanation
 from oncelog_server.cli.hanging import moment, show_hanging
 from oncelog_server.cli.lazy import command_group
@@ -130,7 +131,7 @@ def describe_transaction(
             *two_phase_fields(found),
             ("producer", f"{found['producer_id']}, epoch {found['producer_epoch']}"),
             ("coordinator", f"node {found['coordinator']}, shard {found['shard']}"),
-            ("protocol", "TV2" if found["transaction_version"] == 2 else "TV1"),
+            ("producer epoch", epoch_use(found["state"], found["transaction_version"])),
             ("trace", found.get("trace_url") or found.get("trace_id") or "–"),
         ]
     )

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -197,7 +198,9 @@ def test_an_open_transaction_is_seen_protected_and_ended(oncelog, topic, server)
     node = str(listed[0]["coordinator"])
     of_one = oncelog("transactions", "list", "--coordinator", node, "--state", "Ongoing")
     assert {"transactional", "coordinator", "stuck/one", "begin", "change"} <= set(of_one.split())
-    assert {"begin", "change"} <= set(oncelog("transactions", "describe", "stuck/one").split())
+    told = oncelog("transactions", "describe", "stuck/one").split()
+    assert {"begin", "change"} <= set(told)
+    assert re.search("producer epoch (the same for many transactions|a new one)", " ".join(told))
     described = json.loads(oncelog("transactions", "describe", "stuck/one", "-o", "json"))
     assert described["partitions"] == [
         {"topic": topic, "partition": 0, "start_offset": 0, "held_back": 1}

@@ -32,6 +32,11 @@ from oncelog_marker_sender.settings import MarkerSenderSettings
 from oncelog_marker_sender.wiring import build_marker_sender
 
 
+def _open_first(one):
+    is_open = one.state == "Ongoing" or one.state.startswith("Prepare")
+    return not is_open, one.transaction_start_time_ms if is_open else -one.last_update_time_ms
+
+
 class DictCoordinator:
     """Transactions by id."""
 
@@ -44,6 +49,7 @@ class DictCoordinator:
         self.error_code = ErrorCode.NONE
         self.is_silent = False
         self.is_older = False
+        """It knows what it knew before two-phase transactions: no limit, no count of a list, no completion."""
         self.listed = []
         """What was asked for."""
         self.completed = []
@@ -68,8 +74,7 @@ class DictCoordinator:
             ],
             coordinator=1,
             shard=7,
-            client_transaction_version=2,
-            **more,
+            **{"client_transaction_version": 2, **more},
         )
 
     async def _answer(self):
@@ -97,7 +102,10 @@ class DictCoordinator:
             and (not request.producer_id_filters or one.producer_id in request.producer_id_filters)
             and pattern.fullmatch(one.transactional_id)
         ]
-        return coordinator_pb2.ListTransactionsResponse(transactions=rows)
+        if self.is_older:
+            return coordinator_pb2.ListTransactionsResponse(transactions=rows)
+        shown = sorted(rows, key=_open_first)[: request.most_urgent or None]
+        return coordinator_pb2.ListTransactionsResponse(transactions=shown, total_count=len(rows))
 
     async def DescribeTransactions(self, request, context):  # noqa: N802
         await self._answer()

@@ -57,6 +57,28 @@ async def test_what_is_wrong_is_one_list_with_the_worst_first(blocked):
     assert page.index("orders-1 is held by") < page.index("pay blocks group billing")
 
 
+@pytest.mark.parametrize("is_older", [False, True])
+async def test_nodes_of_two_versions_give_one_overview(blocked, is_older):
+    """In a rolling upgrade: an older coordinator sends neither a count nor only what is most urgent."""
+    blocked.coordinator.is_older = is_older
+    for number in range(120):
+        blocked.coordinator.put(
+            f"done-{number}", producer_id=1_000 + number, state="CompleteCommit"
+        )
+    found = await health(blocked)
+    assert [(one["severity"], one["subject"], one["groups"]) for one in found["troubles"]] == [
+        ("act", "orders-1", ["mail"]),
+        ("look", "pay", ["billing"]),
+    ]
+    page = words_of(await blocked.get("/"))
+    assert "1 to act on, 1 to look at." in page
+    assert page.index("orders-1 is held by") < page.index("pay blocks group billing")
+    assert "1 open transaction, the oldest 1 h" in page
+    listed = words_of(await blocked.get("/transactions"))
+    assert listed.index("pay Ongoing, late") < listed.index("done-0 CompleteCommit")
+    assert "1 to 100 of 121" in listed
+
+
 async def test_a_hanging_one_began_with_its_first_record(blocked):
     began = ago(2 * HOUR_MS)
     batch = encode_batch(

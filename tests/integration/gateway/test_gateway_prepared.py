@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from tests.integration.gateway.test_blocked_groups import words_of
 
 TWO_PHASE = 2**31 - 1
 OWNER_8_1 = {"owner_producer_id": 8, "owner_producer_epoch": 1}
@@ -61,6 +62,7 @@ async def test_a_leader_that_does_not_answer_is_told(pay):
     rows = {one["transactional_id"]: one for one in found["transactions"]}
     assert rows["gone"]["partitions"][0]["held_back"] is None
     assert rows["gone"]["held_back"] is None
+    assert "Not known: the offsets held back." in words_of(await pay.get("/transaction?id=gone"))
     assert rows["pay"]["held_back"] == 58
 
 

@@ -3,9 +3,12 @@
 import time
 import urllib.parse
 
+import pytest
 from tests.integration.gateway.gateway_cluster import gateway_cluster
+from tests.integration.gateway.test_blocked_groups import words_of
 
 from oncelog.api.v1 import controller_pb2, storage_pb2
+from oncelog_gateway.core.held_back import HELD_BACK
 
 
 async def test_transactions_are_paged_in_order_and_filtered(cluster):
@@ -72,6 +75,48 @@ async def test_description_has_start_offsets(cluster):
         {"topic": "orders", "partition": 0, "start_offset": None, "held_back": 0},
         {"topic": "orders", "partition": 1, "start_offset": 42, "held_back": 58},
     ]
+
+
+async def test_what_is_held_back_is_said_once_and_in_one_way(cluster):
+    await cluster.create_topic("orders", 2)
+    cluster.coordinator.put("pay", producer_id=4, partitions=[("orders", 0), ("orders", 1)])
+    cluster.storage.open_transaction("orders", 1, producer_id=4, start_offset=42)
+    for path in ("/transaction?id=pay", "/partition?topic=orders&partition=1"):
+        page = words_of(await cluster.get(path))
+        assert page.count("58 offsets") == 1, page
+        assert "holds back 58 offsets in orders-1." in page
+        assert "records held back" not in page
+        assert "before the high watermark" not in page
+    fields = (await cluster.get("/openapi.json")).json["components"]["schemas"]
+    said = [
+        fields[name]["properties"]["held_back"]["description"]
+        for name in ("TransactionPartition", "TransactionDetail", "PreparedTransaction")
+    ]
+    said.append(fields["GroupOffset"]["properties"]["held_back"]["description"])
+    assert all(HELD_BACK in one for one in said), said
+
+
+@pytest.mark.parametrize(
+    ("state", "version", "says"),
+    [
+        ("Ongoing", 0, True),
+        ("CompleteCommit", 1, True),
+        ("Ongoing", 2, False),
+        ("Empty", 0, False),
+    ],
+)
+async def test_a_page_says_what_to_do_about_a_shared_epoch(cluster, state, version, says):
+    cluster.coordinator.put("pay", producer_id=4, state=state, client_transaction_version=version)
+    page = words_of(await cluster.get("/transaction?id=pay"))
+    assert "TV1" not in page
+    assert ("late record of an ended transaction" in page) == says
+
+
+async def test_the_digits_of_a_producer_id_stay_together(cluster):
+    cluster.coordinator.put("pay", producer_id=12_345)
+    page = words_of(await cluster.get("/transaction?id=pay"))
+    assert "producer 12345, epoch 0 (coordinator on node 1)" in page
+    assert "12 345" not in page
 
 
 class EndsOnceSeen(dict):

@@ -75,7 +75,7 @@ def test_now_is_the_last_reading_and_no_mean_of_a_long_step():
     assert "Now: orders 2.0 KiB/s" in found.says
 
 
-@pytest.mark.parametrize(("value", "said"), [(1.0, "1"), (7.0, "7"), (1768.0, "1 768")])
+@pytest.mark.parametrize(("value", "said"), [(1.0, "1"), (7.0, "7"), (1768.0, "1768")])
 def test_counts_are_whole_numbers(value, said):
     lag = FAMILY_OF["lso_lag"]
     found = chart_of(lag, [Line("orders-0", [value] * 5)], SPAN, since_ms=None)

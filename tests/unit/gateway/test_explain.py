@@ -109,12 +109,12 @@ ROWS = [
                 PartitionFacts(ORDERS, 11, (), 10, 14, HolderFacts(7, 4, 10, "pay", "Ongoing")),
             ),
         ),
-        "holds back 4 records in orders-0",
+        "holds back 4 offsets in orders-0",
     ),
     (
         "open",
         facts("Ongoing", start_ms=NOW - 200, partitions=(PartitionFacts(ORDERS, 11, (), 10, 14),)),
-        "open for 0.2 s and holds back 4 records",
+        "open for 0.2 s and holds back 4 offsets",
     ),
     ("healthy", facts("CompleteCommit"), "was committed"),
     ("last-aborted", facts("CompleteAbort"), "was aborted"),
@@ -185,7 +185,7 @@ def test_a_two_phase_one_is_told_with_what_to_compare():
     )
     assert found.incident == "two-phase-undecided"
     assert found.verdict == (
-        "The two-phase transaction 7:4 of client 'app-1' at 10.0.0.1:1 is open for 30 s and holds back 4 records in "
+        "The two-phase transaction 7:4 of client 'app-1' at 10.0.0.1:1 is open for 30 s and holds back 4 offsets in "
         "orders-0. No time-out ends it: its application does, or an operator."
     )
     assert "Compare that text with 7:4. The same text: commit." in found.findings[0]
@@ -293,6 +293,23 @@ def test_a_partition(incident, given, owner):
     assert found.next_commands
 
 
+def test_a_partition_says_once_what_is_held_back():
+    """Where the transaction's own verdict has these very words, the partition's adds none."""
+    pay = facts("Ongoing", start_ms=NOW - 200, partitions=(held(),))
+    for owner, count in ((explain_transaction(pay), 1), (OWNER, 1)):
+        found = explain_partition(held(age_ms=200), owner)
+        told = " ".join((found.verdict, *found.findings))
+        assert told.count("holds back 4 offsets in orders-0") == count, told
+        assert told.count("4 offsets") == count, told
+
+
+def test_of_several_partitions_each_tells_its_part():
+    two = PartitionFacts(Partition("orders", 1), 11, (), 10, 12, held().holder)
+    found = explain_transaction(facts("Ongoing", partitions=(held(), two)))
+    assert "holds back 6 offsets in orders-0, orders-1." in found.verdict
+    assert "orders-1: read_committed stops at offset 10, 2 offsets held back." in found.findings
+
+
 def group(*offsets, members=1, **more):
     return GroupFacts("billing", "Stable", members, offsets, **more)
 
@@ -310,12 +327,12 @@ GROUPS = [
     (
         "open",
         group(OffsetFacts(ORDERS, 4, 6, held=held(), held_back=6, is_blocked=True)),
-        "cannot read on in orders-0: an open transaction holds back 6 records.",
+        "cannot read on in orders-0: an open transaction holds back 6 offsets.",
     ),
     (
         "open",
         group(OffsetFacts(ORDERS, 4, 6, held=held(age_ms=146), held_back=6, is_blocked=True)),
-        "has read up to an open transaction in orders-0: an open transaction holds back 6 records.",
+        "has read up to an open transaction in orders-0: an open transaction holds back 6 offsets.",
     ),
     # It has something to read before the transaction: it is behind.
     ("behind", group(OffsetFacts(ORDERS, 4, 6, Behind(2), held(), 4)), "2 records behind"),

@@ -1,0 +1,51 @@
+"""Whether a producer has an epoch of its own in each transaction (KIP-890), in words that a reader can act on.
+
+The epoch tells a late record of an ended transaction from one of the next. The client and the cluster both have to know
+this: with transaction.version 0 or 1, or an older client, many transactions have the same epoch.
+"""
+
+from typing import Final, NamedTuple
+
+OWN_EPOCHS: Final = 2
+"""The transaction version from which on each transaction has an epoch of its own."""
+_NOT_BEGUN: Final = ("Empty", "Dead")
+"""States in which the version says nothing: no transaction was begun."""
+
+
+class EpochAdvice(NamedTuple):
+    text: str
+    command: str
+    """Empty: no command changes that."""
+
+
+def _is_shared(state: str, transaction_version: int) -> bool:
+    return transaction_version < OWN_EPOCHS and state not in _NOT_BEGUN
+
+
+def epoch_use(state: str, transaction_version: int) -> str:
+    """Return in one line how the producer's epoch is used; `–` where that is not known."""
+    if transaction_version >= OWN_EPOCHS:
+        return "a new one for each transaction (KIP-890)"
+    if not _is_shared(state, transaction_version):
+        return "–"
+    return "the same for many transactions: the client or the cluster's transaction.version is older than KIP-890"
+
+
+def epoch_advice(state: str, transaction_version: int, level: int) -> EpochAdvice | None:
+    """Return what to do about an epoch that many transactions have; None: nothing. `level` is the cluster's finalized
+    transaction.version.
+    """
+    if not _is_shared(state, transaction_version):
+        return None
+    risk = "so a late record of an ended transaction may get into the next one"
+    if level < OWN_EPOCHS:
+        return EpochAdvice(
+            f"The cluster's transaction.version is {level}: a producer has one epoch in many transactions, {risk}. "
+            "Raise it once every node has this version:",
+            f"oncelog features set transaction.version {OWN_EPOCHS}",
+        )
+    return EpochAdvice(
+        f"The client has the same epoch in many transactions, {risk}. A client that knows KIP-890, such as Java's from "
+        "4.0 on, gets a new epoch for each.",
+        "",
+    )
