@@ -46,6 +46,7 @@ class ReplicaFetcher:
         self._task: asyncio.Task[None] | None = None
         self._call: asyncio.Task[pb.ReplicaFetchResponse] | None = None
         """The request that is under way."""
+        self._is_interrupted = False
         self._wanted = asyncio.Event()
 
     def start(self) -> None:
@@ -70,6 +71,7 @@ class ReplicaFetcher:
         """End the long poll of the other partitions, so that a new partition does not wait for it."""
         self._wanted.set()
         if self._call is not None:
+            self._is_interrupted = True
             self._call.cancel()
 
     async def _run(self) -> None:
@@ -90,6 +92,7 @@ class ReplicaFetcher:
 
     async def _fetch_once(self) -> bool:
         """Do one round of fetching. False: the round failed, which ends the session."""
+        self._is_interrupted = False
         self._call = asyncio.create_task(self._answer(self._request()))
         try:
             response = await self._call
@@ -97,9 +100,9 @@ class ReplicaFetcher:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            # Only the call was cancelled: a new partition is to be named at once.
+            # Only the call was cancelled: by `_interrupt`, for a new partition, or by the leader's own end.
             self._session.end()
-            return True
+            return self._is_interrupted
         except (TimeoutError, OSError, OncelogError, KeyError) as error:
             _log.info("cannot fetch from node %d: %r", self._leader_node, error)
             return False

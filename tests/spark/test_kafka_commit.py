@@ -199,6 +199,26 @@ def test_an_unnamed_job_whose_answer_is_lost_is_written_once(kafka_topics):
     assert kafka_topics.visible_settled() == rows_of(0)
 
 
+def test_another_unnamed_job_in_between_hides_no_commit(kafka_topics):
+    """The first job's answer is lost. Before it looks, a second job of the same transactionalId commits."""
+    first, second = Driver(kafka_topics), Driver(kafka_topics)
+    first.place = second.place = place_of_job(kafka_topics.sink_id, None)
+    first.prepared()
+    proxy = kafka_topics.proxy
+    plan = proxy.plan("EndTxn", Fault.CUT_AFTER)
+    came = []
+
+    def before(method):
+        if method == "InitProducerId" and plan.happened.is_set() and not came:
+            came.append(method)
+            second.commit(rows_of(1), None)
+
+    proxy.on_call = before
+    first.commit(rows_of(0), None)
+    assert came
+    assert kafka_topics.visible_settled() == rows_of(0) + rows_of(1)
+
+
 def test_more_bytes_than_the_driver_may_hold_are_refused(kafka_topics):
     with pytest.raises(OncelogError, match=r"batch 0 has \d+ bytes .*maxBatchBytes=500\..*zstd"):
         Driver(kafka_topics, maxBatchBytes="500").prepared().commit(rows_of(0, 100), 0)

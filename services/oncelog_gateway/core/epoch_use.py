@@ -1,7 +1,8 @@
 """Whether a producer has an epoch of its own in each transaction (KIP-890), in words that a reader can act on.
 
-The epoch tells a late record of an ended transaction from one of the next. The client and the cluster both have to know
-this: with transaction.version 0 or 1, or an older client, many transactions have the same epoch.
+The epoch tells a late request of an ended transaction from one of the next. Client and cluster both have to know this:
+with transaction.version 0 or 1, or an older client, many transactions have the same epoch. Then the connection tells
+most of them apart (docs/architecture/delayed-requests.md).
 """
 
 from typing import Final, NamedTuple
@@ -37,7 +38,7 @@ def epoch_advice(state: str, transaction_version: int, level: int) -> EpochAdvic
     """
     if not _is_shared(state, transaction_version):
         return None
-    risk = "so a late record of an ended transaction may get into the next one"
+    risk = "so a late request of an ended transaction looks like one of the next, and not all are known"
     if level < OWN_EPOCHS:
         return EpochAdvice(
             f"The cluster's transaction.version is {level}: a producer has one epoch in many transactions, {risk}. "
@@ -45,7 +46,7 @@ def epoch_advice(state: str, transaction_version: int, level: int) -> EpochAdvic
             f"oncelog features set transaction.version {OWN_EPOCHS}",
         )
     return EpochAdvice(
-        f"The client has the same epoch in many transactions, {risk}. A client that knows KIP-890, such as Java's from "
-        "4.0 on, gets a new epoch for each.",
+        f"The client has the same epoch in many transactions, {risk}. A client that knows KIP-890, such as "
+        "oncelog.client or Java's from 4.0 on, gets a new epoch for each.",
         "",
     )

@@ -1,7 +1,9 @@
 """One pass over a compacted log, as walks (ADR 0031): learn the last offset of each key, then write the segments anew.
 
-``` learn      reads the dirty part ──▶ the offset map, and up to where it reaches rewrite    reads a group of segments
-──▶ what stays of each batch ```
+```
+learn      reads the dirty part ──▶ the offset map, and up to where it reaches
+rewrite    reads a group of segments ──▶ what stays of each batch
+```
 
 The caller reads the bytes that a walk wants, writes the batches that are kept, and may rest after each batch. Sources
 do not change while a pass runs: they are sealed segments below the recovery point.

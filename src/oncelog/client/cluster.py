@@ -330,10 +330,12 @@ class Cluster:
         return connection
 
     def schema(self, address: Address, api_key: int) -> Schema:
-        """Return the schema of the API version that this client speaks.
-        Raises OncelogError if the broker at `address` does not serve it."""
+        """Return the schema that this client speaks. Raises OncelogError if the broker does not serve it."""
         version = SPOKEN[api_key]
-        low, high = self._brokers[address].versions.get(api_key, (0, -1))
+        broker = self._brokers.get(address)
+        if broker is None:
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"the connection to {address} closed")
+        low, high = broker.versions.get(api_key, (0, -1))
         if not low <= version <= high:
             name = versions.APIS[api_key].name
             offers = f"versions {low} to {high}" if high >= 0 else "none"

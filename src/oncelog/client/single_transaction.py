@@ -83,13 +83,24 @@ class SingleTransaction:
         Raises CommitUnknownError, TransactionOverError, KafkaError.
         """
 
+        tries = 0
+
         def attempt() -> None:
+            nonlocal tries
+            tries += 1
             try:
                 self._end(is_commit=True)
             except KafkaError as error:
                 if error.error_code in _LOST:
                     raise CommitUnknownError(
                         f"the commit of {self.transactional_id!r} is not answered: {error}"
+                    ) from error
+                raise
+            except TransactionOverError as error:
+                if tries > 1:
+                    # An earlier try may have been done although it was refused: a coordinator can move meanwhile.
+                    raise CommitUnknownError(
+                        f"the commit of {self.transactional_id!r} was repeated, and then refused: {error}"
                     ) from error
                 raise
 

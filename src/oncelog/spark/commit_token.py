@@ -64,6 +64,8 @@ class CommittedBatch(NamedTuple):
     batch_id: int
     row_count: int
     row_checksum: int
+    nonce: str
+    """The nonce of the attempt that committed it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,6 @@ class BatchToCommit:
 class CommitToken:
     """`batches`: oldest first, never empty."""
 
-    nonce: str
     query_id: str
     batches: tuple[CommittedBatch, ...]
     retired_query_ids: tuple[str, ...] = ()
@@ -108,9 +109,8 @@ class CommitToken:
                     f"{where} has a token of format {token_format}, from a newer oncelog: use that one here too"
                 )
             return cls(
-                nonce=str(found["nonce"]),
                 query_id=str(found["query_id"]),
-                batches=tuple(CommittedBatch(*map(int, one)) for one in found["batches"]),
+                batches=_batches(found["batches"]),
                 retired_query_ids=tuple(map(str, found["retired_query_ids"])),
             )
         except (KeyError, TypeError, ValueError) as error:
@@ -119,15 +119,35 @@ class CommitToken:
             ) from error
 
 
-def token_after(token: CommitToken | None, batch: BatchToCommit, sink: str) -> CommitToken | None:
+def _batches(found: Any) -> tuple[CommittedBatch, ...]:
+    """Raises ValueError and TypeError for what is no list of committed batches."""
+    if not found:
+        raise ValueError("no batch is in it")
+    return tuple(
+        CommittedBatch(int(batch_id), int(row_count), int(checksum), str(nonce))
+        for batch_id, row_count, checksum, nonce in found
+    )
+
+
+def token_after(
+    token: CommitToken | None, batch: BatchToCommit, sink: str, asked_after: int | None = None
+) -> CommitToken | None:
     """Return the token to write with the rows of `batch`; None if they are committed already.
 
-    Raises QueryChangedError and ReplayRefusedError.
+    `asked_after`: the last batch when a commit of this very batch was asked for and not answered; None: never. Raises
+    QueryChangedError, ReplayRefusedError, and OncelogError where so many batches came since that nobody can know.
     """
     if token is None:
         return _first(batch, sink)
-    if token.nonce == batch.nonce:
+    if any(one.nonce == batch.nonce for one in token.batches):
         return None
+    oldest = token.batches[0].batch_id
+    if batch.batch_id is None and asked_after is not None and oldest > asked_after + 1:
+        raise OncelogError(
+            f"sink {sink!r}: the commit of a job without a name was not answered, and {len(token.batches)} others were "
+            "committed since. Nobody knows whether its rows are written: look before you run it again, or give it "
+            "a jobId"
+        )
     if token.query_id != batch.query_id:
         return _adopted(token, batch, sink)
     if batch.batch_id is not None and batch.batch_id <= token.last_batch_id:
@@ -135,12 +155,12 @@ def token_after(token: CommitToken | None, batch: BatchToCommit, sink: str) -> C
             raise refused_replay(f"sink {sink!r}: {why}", sink)
         return None
     batches = (*token.batches, _committed(batch, token.last_batch_id + 1))
-    return CommitToken(batch.nonce, batch.query_id, batches[-BATCHES_MAX:], token.retired_query_ids)
+    return CommitToken(batch.query_id, batches[-BATCHES_MAX:], token.retired_query_ids)
 
 
 def _committed(batch: BatchToCommit, next_batch_id: int) -> CommittedBatch:
     batch_id = next_batch_id if batch.batch_id is None else batch.batch_id
-    return CommittedBatch(batch_id, batch.row_count, batch.row_checksum)
+    return CommittedBatch(batch_id, batch.row_count, batch.row_checksum, batch.nonce)
 
 
 def _first(batch: BatchToCommit, sink: str) -> CommitToken:
@@ -150,7 +170,7 @@ def _first(batch: BatchToCommit, sink: str) -> CommitToken:
             "wrote elsewhere until now, or the sink's topic was deleted, and then this batch may be written already. "
             "Start once with onNewQuery=adopt if nothing of this batch is written"
         )
-    return CommitToken(batch.nonce, batch.query_id, (_committed(batch, 0),))
+    return CommitToken(batch.query_id, (_committed(batch, 0),))
 
 
 def _adopted(token: CommitToken, batch: BatchToCommit, sink: str) -> CommitToken:
@@ -166,7 +186,7 @@ def _adopted(token: CommitToken, batch: BatchToCommit, sink: str) -> CommitToken
             f"sink {sink!r} changed its query {RETIRED_QUERIES_MAX} times; choose another transactionalId"
         )
     retired = (*token.retired_query_ids, token.query_id)
-    return CommitToken(batch.nonce, batch.query_id, (_committed(batch, 0),), retired)
+    return CommitToken(batch.query_id, (_committed(batch, 0),), retired)
 
 
 def _difference(token: CommitToken, batch: BatchToCommit, batch_id: int) -> str | None:

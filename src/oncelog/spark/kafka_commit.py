@@ -47,6 +47,14 @@ _TOPICS_OF_TOKENS: Final = ("__oncelog_sink_", "__oncelog_jobs_")
 _PAUSE_S: Final = 0.1
 
 
+class UnansweredError(OncelogError):
+    """The commit was asked for and not answered. `after` is the batch that was the last one before."""
+
+    def __init__(self, message: str, after: int) -> None:
+        super().__init__(message)
+        self.after = after
+
+
 class StaleEndError(OncelogError):
     """The token landed elsewhere than where the reading ended: a leader that was deposed had shown an older end."""
 
@@ -64,23 +72,46 @@ def commit_on_kafka(
     _check_topics(tasks)
     with cluster_of(options) as cluster:
         deadline = Deadline(cluster.settings.call_timeout_ms)
+        asked_after: int | None = None
         while True:
             try:
-                _commit_once(cluster, options, sink, place, batch, tasks)
+                _commit_once(cluster, options, sink, place, batch, tasks, asked_after)
                 return
             except (ProducerFencedError, TransactionOverError) as error:
-                raise FencedError(
-                    f"FENCED: sink {sink!r}, {_named(batch)}: {error}. Start the query again: it runs the batch again, "
-                    "and skips it if it is committed. If it happens again and again, two drivers use this "
-                    "transactionalId, or attemptTimeout is shorter than the writing of a batch"
-                ) from error
-            except (CommitUnknownError, StaleEndError) as error:
-                if deadline.has_passed:
-                    raise OncelogError(
-                        f"sink {sink!r}, {_named(batch)}: {error}. Whether it is committed is not known yet. Start the "
-                        "query again: it asks the cluster, and writes what is not committed"
-                    ) from error
+                if asked_after is None or batch.batch_id is not None:
+                    raise _fenced(sink, batch, error) from error
+                # Only its nonce tells whether the first try was committed, and a second run has another one.
+                _go_on(deadline, sink, batch, error)
+            except UnansweredError as error:
+                asked_after = error.after if asked_after is None else asked_after
+                _go_on(deadline, sink, batch, error)
+            except StaleEndError as error:
+                _go_on(deadline, sink, batch, error)
             time.sleep(_PAUSE_S)
+
+
+def _go_on(deadline: Deadline, sink: str, batch: BatchToCommit, error: OncelogError) -> None:
+    """Raises OncelogError where no time is left."""
+    if not deadline.has_passed:
+        return
+    if batch.batch_id is None:
+        way = "Look before you run the job again, or give it a jobId: then a second run asks the cluster"
+    else:
+        way = "Start the query again: it asks the cluster, and writes what is not committed"
+    raise OncelogError(
+        f"sink {sink!r}, {_named(batch)}: {error}. Whether it is committed is not known yet. {way}"
+    ) from error
+
+
+def _fenced(sink: str, batch: BatchToCommit, error: OncelogError) -> FencedError:
+    if batch.batch_id is None:
+        way = "Nothing of it is written: run the job again"
+    else:
+        way = "Start the query again: it runs the batch again, and skips it if it is committed"
+    return FencedError(
+        f"FENCED: sink {sink!r}, {_named(batch)}: {error}. {way}. If it happens again and again, two drivers use this "
+        "transactionalId, or attemptTimeout is shorter than the writing of a batch"
+    )
 
 
 def _named(batch: BatchToCommit) -> str:
@@ -123,12 +154,13 @@ def _commit_once(
     place: TokenPlace,
     batch: BatchToCommit,
     tasks: Sequence[CollectedRows],
+    asked_after: int | None,
 ) -> None:
     transaction = SingleTransaction.opened(
         cluster, place.transactional_id, options.attempt_timeout_ms
     )
     end, newest = newest_token(cluster, place)
-    token = token_after(newest, batch, sink)
+    token = token_after(newest, batch, sink, asked_after)
     if token is None:
         return
     pipeline = ProducePipeline(cluster, place.transactional_id)
@@ -140,7 +172,11 @@ def _commit_once(
         raise
     finally:
         pipeline.close()
-    transaction.commit()
+    try:
+        transaction.commit()
+    except CommitUnknownError as error:
+        after = -1 if newest is None else newest.last_batch_id
+        raise UnansweredError(str(error), after) from error
 
 
 def _write_token(

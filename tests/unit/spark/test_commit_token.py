@@ -20,7 +20,8 @@ from oncelog.spark.commit_token import (
 )
 
 SINK = "copies"
-LAST = CommitToken("n7", "q", (CommittedBatch(5, 10, 111), CommittedBatch(7, 20, 222)))
+EMPTY = b'{"format":1,"query_id":"q","batches":[],"retired_query_ids":[]}'
+LAST = CommitToken("q", (CommittedBatch(5, 10, 111, "n5"), CommittedBatch(7, 20, 222, "n7")))
 
 
 def batch(batch_id, rows=20, checksum=222, nonce="new", query="q", **more):
@@ -29,7 +30,7 @@ def batch(batch_id, rows=20, checksum=222, nonce="new", query="q", **more):
 
 def test_the_first_batch_of_a_sink_is_written():
     token = token_after(None, batch(0), SINK)
-    assert token == CommitToken("new", "q", (CommittedBatch(0, 20, 222),))
+    assert token == CommitToken("q", (CommittedBatch(0, 20, 222, "new"),))
 
 
 def test_a_later_batch_without_a_token_is_refused_until_adopted():
@@ -42,7 +43,7 @@ def test_a_later_batch_without_a_token_is_refused_until_adopted():
 
 def test_the_next_batch_is_added_to_what_the_token_knows():
     token = token_after(LAST, batch(9, 1, 5), SINK)
-    assert token == CommitToken("new", "q", (*LAST.batches, CommittedBatch(9, 1, 5)))
+    assert token == CommitToken("q", (*LAST.batches, CommittedBatch(9, 1, 5, "new")))
 
 
 def test_a_token_knows_the_last_twenty_batches():
@@ -57,6 +58,18 @@ def test_a_batch_of_the_same_try_is_committed_already():
     """Without a look at its rows: a job without a name has no number, and only its nonce tells."""
     assert token_after(LAST, batch(7, rows=1, nonce="n7"), SINK) is None
     assert token_after(LAST, batch(None, nonce="n7"), SINK) is None
+
+
+def test_a_job_without_a_name_is_found_behind_others():
+    """Its commit was not answered, and others of its transactionalId were committed before it looked."""
+    token = token_after(None, batch(None, nonce="own"), SINK)
+    for number in range(BATCHES_MAX - 1):
+        token = token_after(token, batch(None, nonce=f"other {number}"), SINK)
+    assert token_after(token, batch(None, nonce="own"), SINK, asked_after=-1) is None
+    token = token_after(token, batch(None, nonce="one more"), SINK)
+    with pytest.raises(OncelogError, match=r"20 others were committed since.*give it a jobId"):
+        token_after(token, batch(None, nonce="own"), SINK, asked_after=-1)
+    assert token_after(token, batch(None, nonce="own"), SINK, asked_after=0) is not None
 
 
 @pytest.mark.parametrize("again", [batch(7), batch(5, 10, 111), batch(6, 0, 0), batch(2, 0, 0)])
@@ -89,7 +102,7 @@ def test_another_query_is_refused_until_it_adopts():
     with pytest.raises(QueryChangedError, match="belongs to query 'q', not to 'r'"):
         token_after(LAST, batch(0, query="r"), SINK)
     adopted = token_after(LAST, batch(0, query="r", adopt_query=True), SINK)
-    assert adopted == CommitToken("new", "r", (CommittedBatch(0, 20, 222),), ("q",))
+    assert adopted == CommitToken("r", (CommittedBatch(0, 20, 222, "new"),), ("q",))
     with pytest.raises(QueryChangedError, match="belongs to query 'r', not to 'q'"):
         token_after(adopted, batch(8, nonce="x", adopt_query=True), SINK)
 
@@ -106,9 +119,14 @@ def test_a_sink_that_was_adopted_too_often_is_refused():
     st.builds(
         CommitToken,
         st.text(),
-        st.text(),
         st.lists(
-            st.builds(CommittedBatch, st.integers(0), st.integers(0), st.integers(0, 2**63 - 1)),
+            st.builds(
+                CommittedBatch,
+                st.integers(0),
+                st.integers(0),
+                st.integers(0, 2**63 - 1),
+                st.text(),
+            ),
             min_size=1,
         ).map(tuple),
         st.lists(st.text()).map(tuple),
@@ -118,7 +136,9 @@ def test_tokens_survive_their_bytes(token):
     assert CommitToken.from_bytes(token.to_bytes(), "here") == token
 
 
-@pytest.mark.parametrize("value", [b"", b"{}", b"[]", b"7", b"\xff", b'{"format":1,"nonce":"n"}'])
+@pytest.mark.parametrize(
+    "value", [b"", b"{}", b"[]", b"7", b"\xff", b'{"format":1,"query_id":"q"}', EMPTY]
+)
 def test_bytes_that_are_no_token_are_refused(value):
     with pytest.raises(OncelogError, match="topic 't' has a record that is no token"):
         CommitToken.from_bytes(value, "topic 't'")

@@ -63,7 +63,8 @@ class Intake:
                 raise _closed()
             if not self._is_coming:
                 # First, and under the lock: a Ctrl-C behind it costs a look for nothing, and no record.
-                self._io.post(self._drain)
+                if not self._io.post(self._drain):
+                    raise _closed()
                 self._is_coming = True
             if not self._waiting and self._has_room(size):
                 self._queue.append(sent)
