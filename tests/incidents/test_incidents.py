@@ -196,7 +196,7 @@ def test_a_slow_live_producer_holds_the_lso(server, topic, name):
             )
         )
         assert name in text_of(found) + subject
-        assert "3 records" in text_of(found)
+        assert "3 offsets" in text_of(found)
         assert "by its timeout of 1 min" in text_of(found)
         assert any("terminate" in one["command"] for one in found["next_commands"])
         shown(
