@@ -109,7 +109,7 @@ async def test_a_page_says_what_to_do_about_a_shared_epoch(cluster, state, versi
     cluster.coordinator.put("pay", producer_id=4, state=state, client_transaction_version=version)
     page = words_of(await cluster.get("/transaction?id=pay"))
     assert "TV1" not in page
-    assert ("late record of an ended transaction" in page) == says
+    assert ("late request of an ended transaction" in page) == says
 
 
 async def test_the_digits_of_a_producer_id_stay_together(cluster):
