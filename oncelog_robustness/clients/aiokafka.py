@@ -149,8 +149,6 @@ class AiokafkaProducer:
         self._requests = _Requests(self._client.client)
         self._queueing = asyncio.Lock()
         """The lock that keeps sends in the order of the calls, which aiokafka alone would not do."""
-        self._order = asyncio.Lock()
-        """A second lock for the order of sends, which no code takes."""
         self._transaction = 0
         """The number of the newest transaction."""
         self._failed = ""

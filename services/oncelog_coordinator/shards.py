@@ -276,7 +276,7 @@ class Shards(ShardTerms[TransactionTerm]):
     ) -> Any:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._settings.concurrent_wait_ms / 1000
-        was_complete = False
+        is_asked_again = False
         while answer.error_code is ErrorCode.CONCURRENT_TRANSACTIONS and loop.time() < deadline:
             machine = driver.machine
             assert isinstance(machine, ShardMachine), machine
@@ -288,10 +288,10 @@ class Shards(ShardTerms[TransactionTerm]):
                     await term.completion(transactional_id, deadline)
                 except TimeoutError:
                     break
-            elif was_complete:
+            elif is_asked_again:
                 # It is refused for something else, such as a sink that is busy: no completion changes that.
                 break
-            was_complete = True
+            is_asked_again = True
             request_id = driver.request_id()
             answer = await driver.ask(event(request_id), request_id)
         return answer

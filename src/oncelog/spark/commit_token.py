@@ -5,7 +5,8 @@ the batches before it, so the newest one suffices. Pure: what is to be written a
 
 | the batch | |
 |---|---|
-| this very attempt wrote the token | committed already: an answer was lost |
+| this very attempt committed a batch that the token knows | committed already: an answer was lost |
+| of a job without a name, whose answer was lost, and the token no longer reaches back so far | refused: nobody knows |
 | of another query, which may not adopt the sink | refused |
 | at or below the last, and its rows are those that were committed | committed already |
 | at or below the last, with other rows | refused |
