@@ -11,7 +11,8 @@ EXIT_INTERRUPTED: Final = 130
 
 @contextlib.contextmanager
 def sigterm_as_ctrl_c() -> Iterator[None]:
-    """Handle SIGTERM as Ctrl-C while this is entered: a shell lets its background processes ignore Ctrl-C."""
+    """Let SIGTERM raise KeyboardInterrupt, as Ctrl-C does, while this is entered. A shell lets its background
+    processes ignore Ctrl-C, so only SIGTERM stops those."""
     handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -21,8 +22,8 @@ def sigterm_as_ctrl_c() -> Iterator[None]:
 
 @contextlib.contextmanager
 def no_interrupt() -> Iterator[None]:
-    """Put off Ctrl-C and SIGTERM until a fork is over: an exception in a hook of the fork, such
-    as logging's, is ignored."""
+    """Hold Ctrl-C and SIGTERM back while this is entered; they arrive afterwards. It surrounds a fork: an exception
+    in a hook of the fork, such as logging's, would be ignored."""
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
     try:
         yield

@@ -71,8 +71,8 @@ FAMILIES: Final[Mapping[str, tuple[FaultKind, ...]]] = {
     "machines": (FaultKind.MACHINE_DRAIN, FaultKind.MACHINE_LOST),
     "database": (FaultKind.DATABASE_OUTAGE, FaultKind.REDIS_OUTAGE),
 }
-"""The kinds of faults, by what they take away: processes, time, the network, files and
-clocks, machines, or databases."""
+"""The kinds of faults in groups, by what they strike: processes (ended or frozen), the network, disks and clocks,
+machines, or databases."""
 
 NETWORK: Final = FAMILIES["network"]
 OF_MACHINES: Final = FAMILIES["machines"]
@@ -120,15 +120,15 @@ class PlannedFault:
 
 
 class FaultInjector(Protocol):
-    """An object that carries faults out in one world, the simulated or the real one."""
+    """What carries the planned faults out in one world: in the simulator, or on real processes, containers or pods."""
 
     def can(self, kind: FaultKind) -> bool: ...
 
     async def begin(self, fault: PlannedFault) -> None: ...
 
     async def end(self, fault: PlannedFault) -> None:
-        """Undo the fault, whatever else goes on.
-        The run also calls this for every fault that is under way when it heals."""
+        """Undo this fault, whatever other faults go on. When the run heals, it also calls this for every fault that
+        has not ended yet."""
         ...
 
     async def heal(self) -> None:
@@ -138,8 +138,8 @@ class FaultInjector(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Storm:
-    """The rates, targets and lengths of a run's faults.
-    A run is calm or wild by its seed: `intensity` scales the rates."""
+    """The faults that a run may draw: for each kind its rate, its targets and its lengths. The run's seed draws an
+    `intensity` by which all rates are multiplied."""
 
     rates: Mapping[FaultKind, float]
     """The faults per minute of each kind, at intensity 1."""
@@ -151,7 +151,8 @@ class Storm:
 def plan(
     storm: Storm, duration_ms: int, intensity: float, draw: random.Random
 ) -> list[PlannedFault]:
-    """Return the faults in the order of their beginnings. The plan of a seed does not depend on how the run goes."""
+    """Draw the faults of a run, and return them in the order of their beginnings. The plan depends on the seed
+    alone, not on what happens in the run."""
     faults: list[PlannedFault] = []
     for kind in FaultKind:
         rate = storm.rates.get(kind, 0.0) * intensity

@@ -34,8 +34,8 @@ class Ending(StrEnum):
     COMMIT = "commit"
     ABORT = "abort"
     NONE = "none"
-    """No ending was requested, because the client died or was refused before: the coordinator decides,
-    by timeout or by fencing."""
+    """The client died or was refused before it asked for an ending. The coordinator decides instead, when the
+    transaction's timeout is over or a successor fences the producer."""
 
 
 class Isolation(StrEnum):
@@ -73,7 +73,7 @@ class Operation:
     """An operation of a client. All times are milliseconds since the run began."""
 
     client: str
-    """The name of one incarnation of one client, such as `writer-2#3`."""
+    """The client's name and the number of its start: `writer-2#3` is the third process that had the name `writer-2`."""
     invoked_ms: int
     completed_ms: int | None
     """The time at which the operation completed, in milliseconds; None if it never did."""
@@ -81,8 +81,8 @@ class Operation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction(Operation):
-    """A transaction from begin to end. OK with COMMIT: every send is in the log.
-    FAIL, or OK with ABORT: none is. INFO: all or none."""
+    """A transaction from begin to end. OK with COMMIT means that every send is in the log. FAIL, or OK with ABORT,
+    means that none is. INFO means all or none."""
 
     transactional_id: str
     protocol: str
@@ -128,10 +128,8 @@ class Poll(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Positioned(Operation):
-    """The consumer was assigned partitions or repositioned: its next reads begin at `positions`.
-
-    This consumer no longer reads a partition that is not named.
-    """
+    """A consumer was assigned partitions or repositioned. Its next reads begin at `positions`, and it no longer
+    reads any partition that is not named there."""
 
     positions: tuple[tuple[str, int, int], ...]
     """The new positions, each with topic, partition number and offset."""
@@ -148,7 +146,8 @@ class OffsetsCommitted(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsFetched(Operation):
-    """A fetch of a group's committed offsets from the group coordinator; -1 for none."""
+    """A fetch of a group's committed offsets from the group coordinator. The offset -1 means that the group has
+    committed none."""
 
     fetched: GroupOffsets
     is_final: bool = False
@@ -172,7 +171,8 @@ class FinalRead(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault(Operation):
-    """A fault of the plan, from `invoked_ms` to `completed_ms`. Its `client` is the fault plan."""
+    """A fault that was injected as the run's fault plan says, from `invoked_ms` to `completed_ms`. Its `client` is
+    the fault plan."""
 
     kind: str
     target: str
@@ -181,7 +181,8 @@ class Fault(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadFact(Operation):
-    """A fact that a workload records for its own checker: `facts` is JSON made by the workload."""
+    """A fact that a workload records for its own checker, such as the topic of its bank. `facts` is JSON made by
+    the workload."""
 
     kind: str
     facts: str
@@ -211,15 +212,16 @@ class History:
     """Facts about the run for the report: seed, scenario, target and the like."""
     operations: list[AnyOperation] = field(default_factory=list)
     _found: dict[Any, Any] | None = field(default=None, repr=False, compare=False)
-    """Results that `once` keeps; None in a history that is not sealed."""
+    """The results that `once` keeps, by name; None in a history that may still grow."""
 
     def sealed(self) -> "History":
-        """Return a history of the same operations that is not changed any more, so that results of `once` are kept."""
+        """Return a history of the same operations that nobody may change any more. Only such a history keeps the
+        results of `once`."""
         return History(self.facts, self.operations, {})
 
     def once(self, name: Any, make: Callable[[], FoundT]) -> FoundT:
-        """Return what `make` returns.
-        A sealed history calls `make` once for each `name`; nobody may change the result."""
+        """Return the result of `make`. A sealed history, which does not grow any more, calls `make` once for each
+        `name` and keeps the result. Nobody may change it."""
         if self._found is None:
             return make()
         if name not in self._found:
@@ -260,7 +262,7 @@ class History:
 
 
 def _string(text: str) -> str:
-    """Return one shared object for equal strings: a string stands in many operations, and then once in memory."""
+    """Return one shared object for equal strings, to save memory: the same names stand in very many operations."""
     return intern(text)
 
 

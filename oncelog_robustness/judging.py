@@ -47,12 +47,14 @@ _FINAL_READ: Final = _BEGIN + FinalRead.__name__.encode()
 
 
 class Parts:
-    """The parts of a history's file: which lines belong together."""
+    """The parts of a history's file: lines that share a client, a topic, a group or a transactional id, and so must
+    be judged together."""
 
     def __init__(self, file: BinaryIO) -> None:
         """Read the file and find its parts. Raises OncelogError for a file that does not begin as a history does."""
         self._slots: dict[bytes, int] = {}
-        """The slot of each name; `_parents` joins the slots of one part."""
+        """The slot (an index into `_lines`) of each name. `_parents` joins the slots of one part, as union-find
+        does."""
         self._parents: list[int] = []
         self._known: dict[frozenset[bytes], int] = {}
         self._lines: list[array[int]] = []
@@ -84,8 +86,8 @@ class Parts:
         self._lines[slot].append(at)
 
     def _join(self, names: Sequence[bytes], line: bytes) -> int:
-        """Join the parts of these names and return the slot.
-        Raises OncelogError for a line without a name: `History.lines` writes none."""
+        """Put all lines with any of these names into one part, and return a slot of that part. Raises OncelogError
+        for a line without a name: `History.lines` writes none."""
         if not names or not line.startswith(_BEGIN):
             raise OncelogError(f"this is no operation of a history: {line[:80]!r}")
         slots = [self._slot(name) for name in names]
@@ -108,7 +110,8 @@ class Parts:
         return slot
 
     def packed(self, most: int = PART_OPERATIONS) -> list["array[int]"]:
-        """Return groups of lines to be judged together, as positions in order; the largest part comes first."""
+        """Return the positions of the lines to be judged together, in groups of about `most` lines; the largest
+        part comes first. Faults are in every group."""
         whole: dict[int, array[int]] = {}
         for slot, lines in enumerate(self._lines):
             whole.setdefault(self._root(slot), array("q")).extend(lines)
@@ -133,7 +136,8 @@ def _facts(line: bytes) -> dict[str, str]:
 
 
 def _names_in_fact(line: bytes) -> set[bytes]:
-    """Return the names in a fact. A fact is JSON in a string, and every string in it may be a name."""
+    """Return every string in a fact's JSON, because each may be the name of a client, topic, group or transactional
+    id."""
     found: set[bytes] = set()
 
     def look(one: object) -> None:
@@ -151,8 +155,8 @@ def _names_in_fact(line: bytes) -> set[bytes]:
 
 
 def judge_file(path: Path, most: int = PART_OPERATIONS, jobs: int = 0) -> list[Verdict]:
-    """Return the verdicts of every checker.
-    `jobs`: how many processes, 0 for one for each processor. Raises OncelogError, ValueError."""
+    """Return the verdicts of every checker on the history in this file. `jobs` is the number of processes; 0 means
+    one for each processor. Raises OncelogError or ValueError for a file that is no history."""
     gc.disable()
     with path.open("rb") as file:
         parts = Parts(file)
@@ -183,7 +187,7 @@ def _lines(file: BinaryIO, part: "array[int]") -> Iterator[str]:
 
 
 def merged(found: Sequence[Sequence[Verdict]]) -> list[Verdict]:
-    """Return the verdicts on the whole, in the order of `ALL`, from the verdicts on each part."""
+    """Return the verdicts on the whole history, in the order of `ALL`, from the verdicts on its parts."""
     nothing = judge(History(), Observations())
     return [
         _merged(none, [verdicts[number] for verdicts in found])
@@ -192,8 +196,8 @@ def merged(found: Sequence[Sequence[Verdict]]) -> list[Verdict]:
 
 
 def _merged(nothing: Verdict, verdicts: Sequence[Verdict]) -> Verdict:
-    """Merge the verdicts of one checker.
-    Broken counts whatever else is unclear; a part with nothing to judge does not count."""
+    """Return one verdict of a checker from its verdicts on all parts. One BROKEN makes it BROKEN, else one UNKNOWN
+    makes it UNKNOWN. Parts in which the checker had nothing to judge (`nothing`) do not count."""
     judged = sum(one.judged for one in verdicts)
     telling = [one for one in verdicts if one != nothing]
     for answer in (Answer.BROKEN, Answer.UNKNOWN):

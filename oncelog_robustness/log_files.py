@@ -1,7 +1,8 @@
-"""Replicas' logs, and the states that shards recorded, read from the files of a storage node without changing them.
+"""Reads the logs of replicas, and the transaction states in `__transaction_state`, from the files of a storage
+node. It changes no file.
 
-The node may be writing: a batch that is not whole at a log's end is left out. A damaged batch further in is returned
-with the checksum of its bytes as they stand, to be compared with other replicas.
+The node may be writing: a batch that is not whole at a log's end is left out. A damaged batch further in is
+returned with the checksum of its bytes as they stand, to be compared with other replicas.
 """
 
 import os
@@ -40,7 +41,7 @@ _LEADER_EPOCH: Final = slice(12, 16)
 
 
 class LiveReplica(NamedTuple):
-    """The facts about a replica that a running node knows better than its files."""
+    """The offsets of a replica and whether it is compacted, as a running node knows them: its files lag behind."""
 
     start_offset: int
     high_watermark: int
@@ -59,8 +60,11 @@ def partition_folders(data_dir: Path) -> list[tuple[Partition, Path]]:
 
 
 def read_checkpoint(data_dir: Path, name: str) -> dict[Partition, int]:
-    """Read a checkpoint file of the data folder.
-    The result is empty if there is none, or if an unsynced one was torn."""
+    """Return the offset of each partition from a checkpoint file of the data folder.
+
+    The result is empty if there is no such file, or if the checkpoint of high watermarks is torn: it is written
+    without a sync. Raises ValueError for any other damaged file.
+    """
     try:
         return decode_checkpoint(_read(data_dir / name).decode())
     except FileNotFoundError:
@@ -77,10 +81,11 @@ def read_logs(
     at_ms: int,
     live: Mapping[Partition, LiveReplica] | None = None,
 ) -> list[ReplicaLog]:
-    """Return the logs of every replica in this folder.
+    """Return the log of every replica in this data folder.
 
-    Without `live`, the checkpoints of a node that has stopped in order tell what is committed. A partition that is
-    missing there has one replica, and all of its log is committed.
+    `live` has the partitions that a running node knows. For any other partition the checkpoints of a node that has
+    stopped in order tell its log start and high watermark. A partition that is missing in these has one replica,
+    and all of its log is committed.
     """
     starts = read_checkpoint(data_dir, LOG_STARTS)
     cleaned = read_checkpoint(data_dir, CLEANER_OFFSETS)
@@ -119,7 +124,7 @@ def read_logs(
 
 
 def read_batches(folder: Path) -> list[BatchSeen]:
-    """Return all batches of one replica, up to the last sound one."""
+    """Return all batches of one replica, up to the last one whose CRC is right."""
     found: list[BatchSeen] = []
     for name in _segments(folder):
         try:
@@ -142,7 +147,11 @@ def batches_of(folder: Path) -> Iterator[tuple[BatchHeader, bytes]]:
 
 
 def read_states(folder: Path, shard: int, high_watermark: int) -> Iterator[StateRecorded]:
-    """Yield the states of transactional ids that a shard of `__transaction_state` recorded below the high watermark."""
+    """Yield each state of a transactional id that a shard (a partition of `__transaction_state`) recorded below the
+    high watermark.
+
+    They come in the order of the log. A tombstone has the state `Dead`.
+    """
     for header, data in batches_of(folder):
         if header.is_control or header.next_offset > high_watermark:
             continue
@@ -172,8 +181,11 @@ def read_states(folder: Path, shard: int, high_watermark: int) -> Iterator[State
 
 
 def read_all_states(replicas: Iterable[tuple[Path, ReplicaLog]]) -> list[StateRecorded]:
-    """Return the recorded states of every shard once, from the replica with the most committed.
-    Each replica comes with its data folder."""
+    """Return the states of transactional ids that all partitions of `__transaction_state` recorded.
+
+    `replicas` are logs, each with its node's data folder. Each partition is read once, from the replica with the
+    highest high watermark.
+    """
     best: dict[int, tuple[Path, ReplicaLog]] = {}
     for data_dir, log in replicas:
         if log.topic != TRANSACTION_STATE_TOPIC or not log.batches:
@@ -190,8 +202,8 @@ def read_all_states(replicas: Iterable[tuple[Path, ReplicaLog]]) -> list[StateRe
 
 
 def _segments(folder: Path) -> list[str]:
-    """Return the segment files in order, as a start would leave them: a `.log.swap` replaces
-    every segment that it covers."""
+    """Return the names of the segment files, in order, that count. A cleaned segment (`.log.swap`) replaces every
+    segment that it covers, as it does when the node starts."""
     names = {name for name in os.listdir(folder) if _SEGMENT.fullmatch(name)}
     segments: list[str] = []
     covered = 0

@@ -1,6 +1,7 @@
-"""Observations inside a cluster: the state of replicas, shards and decisions, for checkers of invariants.
+"""What was observed inside a cluster: offsets and logs of replicas, owners of shards, recorded decisions. Checkers
+of invariants judge it.
 
-The simulator observes all of this at every step; outside it is read from the metadata, the
+The simulator observes all of this at every step. In a run against real processes it is read from the metadata, the
 logs and the REST interface.
 """
 
@@ -27,7 +28,7 @@ class ReplicaState:
     """The topic's id, which tells the topic from a deleted one of the same name; empty if the
     observer does not know it."""
     start_over_count: int = 0
-    """The number of times that this replica was emptied since its process began: it was damaged, or
+    """The number of times that this replica was emptied since its process began, because it was damaged or ended
     below the leader's log start."""
 
 
@@ -56,7 +57,7 @@ class BatchSeen:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLog:
-    """The whole log of one replica, read after the run healed, or behind a power cut before the node starts again."""
+    """The log of one replica, read when the run had healed, or after a power cut before the node started again."""
 
     node_id: int
     topic: str
@@ -70,14 +71,16 @@ class ReplicaLog:
     is_part: bool = False
     """True if only the last batches were kept: they tell where the log ended, not what was in it."""
     whole_until: int | None = None
-    """The offset of the first hole or damaged batch in the whole log, or else of its end; None for a whole log."""
+    """Only where `is_part` is true: the offset of the first hole or damaged batch in the log as it was, or else the
+    log's end. None: `batches` has the whole log."""
 
     @property
     def end_offset(self) -> int:
         return max(self.start_offset, self.batches[-1].last_offset + 1 if self.batches else 0)
 
     def end_alone(self) -> "ReplicaLog":
-        """Return the part of the log that tells where it ended, and up to where it was whole."""
+        """Return this log with its last batch alone, to save memory. `whole_until` of the result says up to where
+        the log had no hole and no damage."""
         whole_until = self.start_offset
         for batch in self.batches:
             if batch.base_offset > whole_until or not batch.is_sound:
@@ -88,7 +91,8 @@ class ReplicaLog:
 
 @dataclass(frozen=True, slots=True)
 class ShardOwned:
-    """A coordinator made a shard active: loaded, and answering requests."""
+    """One activation: a coordinator has loaded a shard (a partition of `__transaction_state` or
+    `__consumer_offsets`) and answers requests for it."""
 
     at_ms: int
     node_id: int
@@ -113,13 +117,13 @@ class StateRecorded:
     state: str
     partitions: tuple[tuple[str, int], ...]
     next_owner: tuple[int, int] | None = None
-    """The producer id and epoch of the new producer for which the transaction was kept
-    (KIP-939); None if it was not."""
+    """The producer id and epoch of the newest producer that took the transactional id over and kept its open
+    transaction (KIP-939, keepPreparedTxn). None: no producer did."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdsGiven:
-    """A block of producer ids that a controller returned."""
+    """A block of producer ids that a controller gave away: `count` ids from `first_producer_id` on."""
 
     at_ms: int
     controller_id: int
@@ -129,7 +133,8 @@ class ProducerIdsGiven:
 
 @dataclass(frozen=True, slots=True)
 class MetadataWritten:
-    """An append of a controller to the metadata journal, as its success was reported to the controller."""
+    """One append of a controller to the metadata journal, the log of all metadata changes. It is observed when the
+    controller learns that it succeeded."""
 
     at_ms: int
     controller_id: int
@@ -140,9 +145,10 @@ class MetadataWritten:
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """A replica that syncs every append reported the records below `end_offset` as written, and they were committed.
+    """A promise of one replica that syncs every append: it reported the records below `end_offset` as written, and
+    they are committed.
 
-    Neither a power cut nor a truncation may take them back.
+    Neither a power cut nor a truncation may take these records back.
     """
 
     at_ms: int
@@ -162,4 +168,5 @@ class Observations:
     metadata: list[MetadataWritten] = field(default_factory=list)
     synced: list[Synced] = field(default_factory=list)
     is_healed: bool = False
-    """True if the run was healed and given its time; a transaction that is still open then is stuck."""
+    """True if all faults have ended and the cluster had time to recover. A transaction that is still open at that
+    time is stuck."""

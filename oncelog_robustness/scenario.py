@@ -1,5 +1,5 @@
-"""A scenario: the cluster, the workloads and the storm of a run.
-It is a TOML file in `scenarios/`; the seed draws the rest.
+"""A scenario: the cluster, the workloads (clients with a plan) and the storm (random faults) of a run. It is a TOML
+file in `scenarios/`. The run's seed draws whatever the file leaves open.
 
 name = "storm"
 duration_ms = 30_000
@@ -51,7 +51,7 @@ _Intensity = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 
 
 class Shape(BaseModel):
-    """The number of processes of each role."""
+    """The `[shape]` of a scenario: the number of processes of each role in the cluster."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -101,8 +101,8 @@ def _refuse_reversed(name: str, bounds: tuple[float, float]) -> None:
 
 
 class Upgrade(BaseModel):
-    """An upgrade: processes of an older version each restart as this version while the storm goes
-    on; or the other way round."""
+    """A rolling upgrade during the run: processes begin as an older version, and restart one after another as this
+    version while faults happen. The seed may draw a rollback instead, from this version to the older one."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -110,8 +110,9 @@ class Upgrade(BaseModel):
     """The older version: one that `tests/golden` keeps, `last` for the newest of them, `this` for today's,
     or a folder like theirs."""
     without: tuple[str, ...] = ()
-    """The parts that the older version lacks besides: `RequestOrigin`, `RequestOrigin.request`, `Storage.Fetch`, or a
-    tagged field of a transaction's record, `__transaction_state:100`."""
+    """The parts of the internal interfaces that the older version lacks besides. Each is a message
+    (`RequestOrigin`), a field (`RequestOrigin.request`), a method (`Storage.Fetch`), or a tagged field of a
+    transaction's record (`__transaction_state:100`)."""
 
 
 class Scenario(BaseModel):
@@ -126,7 +127,8 @@ class Scenario(BaseModel):
     intensity: tuple[_Intensity, _Intensity] = (0.2, 2.0)
     """The range from which the seed draws how wild a run is: all rates are multiplied by it."""
     extreme_settings: float = Field(0.5, ge=0, le=1)
-    """The share of settings that the seed may draw from the edges of what is allowed, as a factor; 0 means none."""
+    """A factor from 0 to 1: the greater, the more settings the seed draws from the edges of what is allowed. 0
+    means none."""
     shape: Shape = Shape()
     workloads: tuple[dict[str, Any], ...] = Field(min_length=1)
     """The workloads, each with its `kind` and its parameters (`oncelog_robustness.workloads.catalog`)."""
@@ -151,7 +153,8 @@ class Scenario(BaseModel):
         return self
 
     def storm_of(self, draw: random.Random) -> tuple[str, Storm]:
-        """Return the name of the storm that was drawn, and all its faults with roles replaced by processes."""
+        """Draw one of the storms that the scenario names. Return its name, and its faults together with the
+        scenario's own. Targets that are roles are replaced by their processes."""
         name = draw.choice(self.storms) if self.storms else self.name
         drawn = _storm_named(name) if self.storms else {}
         storm = drawn | self.storm
@@ -186,7 +189,7 @@ def _spelled_out(target: str, names: Sequence[str]) -> list[str]:
 
 
 class _StormFile(RootModel[dict[FaultKind, Faults]]):
-    """One file of `scenarios/storms`."""
+    """The content of one file in `scenarios/storms`: kinds of faults, each with its rate, targets and lengths."""
 
 
 def _storm_named(name: str) -> dict[FaultKind, Faults]:
@@ -230,7 +233,7 @@ def _kinds_of_the_catalog() -> Mapping[str, type[BaseModel]]:
 def _wrong_targets(
     storm: Mapping[FaultKind, Faults], names: Sequence[str], prefix: str
 ) -> Iterator[str]:
-    """Yield an error for each target that does not exist in the cluster, because such faults would do nothing."""
+    """Yield an error for each target of a fault that the cluster does not have. Such a fault would do nothing."""
     for kind, faults in storm.items():
         where = f"{prefix}{kind.value}"
         there = storm_targets(kind, ROLES, names)

@@ -26,7 +26,8 @@ def listed(names: Sequence[str]) -> str:
 
 
 def nearest(name: str, known: Sequence[str], likeness: float = 0.6) -> str:
-    """Return `did you mean storage? ` with the nearest known name, or an empty text."""
+    """Return the hint `did you mean storage? ` with the known name that is most like `name`. The text is empty if
+    none is alike."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=likeness)
     return f"did you mean {near[0]}? " if near else ""
 
@@ -43,7 +44,8 @@ def shown(value: object) -> str:
 
 
 def text_of_errors(error: ValidationError, keys_at: Mapping[tuple[str, ...], Sequence[str]]) -> str:
-    """Return the errors in one line. `keys_at` are the known keys of each table; `*` stands for any name."""
+    """Return the errors that pydantic found in a file, in one line. `keys_at` has the known keys of each table of
+    the file; `*` in a table's path stands for any name."""
     return joined([_text_of(dict(one), keys_at) for one in error.errors(include_url=False)])
 
 
@@ -77,7 +79,8 @@ def _is_at(table: Sequence[str], at: Sequence[str]) -> bool:
 def wrong_workloads(
     workloads: Sequence[Mapping[str, Any]], kinds: Mapping[str, type[BaseModel]]
 ) -> Iterator[str]:
-    """Yield what is wrong with the workloads; `kinds` are the parameters of each kind there is."""
+    """Yield an error text for each mistake in a scenario's workloads. `kinds` has the parameters of each kind of
+    workload that exists."""
     for number, workload in enumerate(workloads, start=1):
         rest = dict(workload)
         if "kind" not in rest:
@@ -100,7 +103,7 @@ def wrong_workloads(
 
 
 def wrong_settings(settings: Mapping[str, str]) -> Iterator[str]:
-    """Yield what is wrong with the settings: names that no process reads, and values that none would accept."""
+    """Yield an error text for each setting that no process reads, and for each value that none would accept."""
     if not settings:
         return
     readers = _settings_classes()

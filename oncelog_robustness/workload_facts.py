@@ -1,11 +1,13 @@
-"""Facts that workloads record for their own checkers: the content of `WorkloadFact`, and the
-values that carry a meaning.
+"""Facts that workloads record in the history for their own checkers, such as "here a ring of tokens begins". Values
+of records that carry a meaning are here too.
 
 Workloads and checkers both import this module and nothing of each other. A fact is a frozen dataclass of strings,
-numbers, booleans and tuples of them; `note` makes the operation, `facts_of` finds all facts of one kind again.
+numbers, booleans and tuples of them. `note` makes an operation of it for the history, and `facts_of` finds all
+facts of one kind in a history.
 
-Three kinds of value carry a meaning: a token on its way round a ring, a booking of a bank, and a copy. Values are
-unique in a run, so each has a part `unique`, which is whatever the client likes, for example `mover-2#3/17`.
+Three kinds of value carry a meaning: a token on its way round a ring, a booking of a bank, and a copy of a record.
+Values are unique in a run, so each has a part `unique`, which is whatever the client likes, for example
+`mover-2#3/17`.
 """
 
 import json
@@ -19,9 +21,9 @@ SEPARATOR: Final = "|"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerReady:
-    """A call of `init_transactions` that returned; the operation has its times. From then on the producers that had
-    the transactional id before are fenced. If the operation never completed, the call was not answered, and they
-    may be fenced at any time."""
+    """A fact: one call of `init_transactions`, whose times the operation has. When it has returned, the producers
+    that had the transactional id before are fenced. An operation that never completed was not answered: it may
+    fence them at any time."""
 
     kind: ClassVar[str] = "producer-ready"
     transactional_id: str
@@ -48,9 +50,12 @@ class TokenRing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BankOpened:
-    """A bank and its deposits. The account of each booking is in its value (`booking_value`). A transfer is a
-    transaction of two bookings whose amounts add up to 0. The fact is written once, when the deposits are in:
-    bookings as well, which add up to `total`."""
+    """A fact, written once: a bank, a topic of bookings, is open. Its deposits are bookings too, and all in. They
+    add up to `total`.
+
+    The value of each booking names its account (`booking_value`). A transfer is a transaction of two bookings whose
+    amounts add up to 0.
+    """
 
     kind: ClassVar[str] = "bank-opened"
     topic: str
@@ -72,8 +77,8 @@ class BankRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copier:
-    """A group whose members copy each committed record of one topic into another, each copy in one transaction with
-    the group's offsets. The value of a copy names its original (`copy_value`). The fact is written once, in setup."""
+    """A fact, written once in setup: the members of `group` copy each committed record of one topic into another.
+    Each copy is in one transaction with the group's offsets, and its value names its original (`copy_value`)."""
 
     kind: ClassVar[str] = "copier"
     input_topic: str
@@ -83,8 +88,8 @@ class Copier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyDeleted:
-    """A tombstone that was sent.
-    It is committed or not together with `with_value`, which the same transaction sent before."""
+    """A fact: a tombstone was sent. The same transaction sent a record with the value `with_value` before it, so
+    both are committed or neither is."""
 
     kind: ClassVar[str] = "key-deleted"
     topic: str
@@ -97,9 +102,11 @@ class KeyDeleted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkTask:
-    """One try of one task of an attempt at a micro-batch, sealed or not, with all that the try may have written.
+    """A fact: one try of one task to write its rows of a micro-batch to a sink, with all values that it may have
+    written.
 
-    The fact is written before the first record is sent, or when the try ended however it ended.
+    An attempt is one try of Spark's driver to write the micro-batch; each of its tasks may run several times. The
+    fact is written before the try sends its first record, or when the try has ended, sealed or not.
     """
 
     kind: ClassVar[str] = "spark-task"
@@ -107,17 +114,18 @@ class SparkTask:
     query: str
     batch: int
     attempt: str
-    """The attempt's nonce, or any other name that only this attempt has."""
+    """The attempt's nonce (random bits that name it), or any other name that only this attempt has."""
     task: int
     branch: str
-    """The name of the try, which is unique in the attempt."""
+    """The name of this try of the task, which is unique in the attempt."""
     values: tuple[tuple[str, int, str], ...]
     """The values that the try may have written, each with topic and partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkBatchEnded:
-    """The end of a driver's call to commit, abort or give up an attempt, whether it was answered or not."""
+    """A fact: a Spark driver's call to commit, abort or give up an attempt (one try to write a micro-batch) is
+    over, answered or not."""
 
     kind: ClassVar[str] = "spark-batch-ended"
     sink: str
@@ -137,8 +145,8 @@ class SparkBatchEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupProgress:
-    """The progress of a group that had time to finish after healing.
-    The fact is written when it has, or when the time was up."""
+    """A fact: how far a group had read when a workload waited for it after healing. It is written when the group
+    has read all, or when the waiting time is up."""
 
     kind: ClassVar[str] = "group-progress"
     group: str
@@ -150,10 +158,8 @@ class GroupProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaymentsBooked:
-    """The payments in the database of two-phase commits at the end. Each payment is a record of the topic as well.
-
-    A record's value is the payment's name. The topic has no other records.
-    """
+    """A fact: all payments in the database at the end of a run of the workload `prepared`. The topic must have one
+    record for each payment, whose value is the payment's name, and no other record."""
 
     kind: ClassVar[str] = "payments-booked"
     topic: str
@@ -218,7 +224,8 @@ def note(fact: Fact, *, client: str, invoked_ms: int, completed_ms: int | None) 
 
 
 def facts_of(history: History, kind: type[FactT]) -> list[tuple[WorkloadFact, FactT]]:
-    """Return the facts of this kind, by the time they began. Raises ValueError for facts that do not fit the kind."""
+    """Return all facts of this kind in the history, each with its operation, in the order in which they began.
+    Raises ValueError for a fact whose fields do not fit the kind."""
     return [
         (entry, _decoded(entry, kind))
         for entry in history.all(WorkloadFact)

@@ -77,14 +77,20 @@ def id_of(one: Transaction) -> tuple[str, str, int, str]:
 
 
 def _moment(one: Transaction) -> int:
-    """Return a moment between the transaction's begin and its answer, in milliseconds.
-    By it no edge of a client or of real time leads back."""
+    """Return the moment, in milliseconds, at which the graph places this transaction: its answer if that was OK, or
+    else its begin. Edges between a client's own transactions, and edges of real time, never lead to an earlier
+    moment."""
     is_answered = one.outcome is Outcome.OK and one.completed_ms is not None
     return one.completed_ms if is_answered and one.completed_ms is not None else one.invoked_ms
 
 
 def _suspects(nodes: Sequence[Transaction], flows: Iterable[_Flow]) -> list[list[int]]:
-    """Return, for each span of time in which a cycle may lie, its transactions in the order of their begin."""
+    """Return, for each span of time in which a cycle may lie, the numbers of its transactions in the order of their
+    begin.
+
+    A span goes from the reader's moment to the writer's, where a read value was written at a later moment. Spans
+    that overlap are one.
+    """
     backward = sorted(
         (_moment(nodes[flow.target]), _moment(nodes[flow.source]))
         for flow in flows
@@ -111,7 +117,8 @@ def _suspects(nodes: Sequence[Transaction], flows: Iterable[_Flow]) -> list[list
 
 
 def _within(members: Sequence[int], flows: Iterable[_Flow]) -> list[_Flow]:
-    """Return the flows whose two ends are among `members`, numbered by their places there."""
+    """Return the flows (a value that one transaction wrote and another read) whose two transactions are both among
+    `members`. Transactions get new numbers: their places in `members`."""
     places = {number: place for place, number in enumerate(members)}
     return [
         _Flow(places[flow.source], places[flow.target], flow.read)
@@ -141,7 +148,8 @@ def _add_sessions(nodes: Sequence[Transaction], graph: Graph) -> None:
 
 
 def _add_real_time(nodes: Sequence[Transaction], graph: Graph) -> None:
-    """Add a barrier for each moment of an answer. A moment has no edge to a begin in the same millisecond."""
+    """Add the edges of real time, over one barrier node for each moment at which a transaction was answered. A
+    barrier leads to no transaction that began in the same millisecond."""
     answered: dict[int, list[int]] = {}
     for number, one in enumerate(nodes):
         if one.outcome is Outcome.OK and one.completed_ms is not None:

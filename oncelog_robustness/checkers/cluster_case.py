@@ -1,5 +1,5 @@
-"""The case that a checker of the cluster builds up to its verdict, and questions about logs
-that several checkers share."""
+"""What the checkers of the cluster's inside share: `Case`, in which a checker collects what becomes its verdict,
+and questions about replicas' logs."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -23,7 +23,8 @@ A topic that is made again under its name is another one."""
 
 
 class Case:
-    """The case of one checker: it counts what was judged, and keeps what speaks against the rule."""
+    """What one checker has found so far: the number of things judged, sentences about violations, and reasons why
+    something could not be judged. `verdict` makes the checker's answer of it."""
 
     def __init__(self, checker: str) -> None:
         self._checker = checker
@@ -41,8 +42,8 @@ class Case:
             self._proof.append(sentence)
 
     def cannot(self, reason: str) -> None:
-        """Note why something could not be judged.
-        Such a reason decides the verdict only if nothing at all could be judged."""
+        """Keep a reason why something could not be judged. Reasons make the verdict UNKNOWN only if nothing at all
+        could be judged."""
         if reason not in self._reasons and len(self._reasons) < PROOFS_MAX:
             self._reasons.append(reason)
 
@@ -70,7 +71,8 @@ def named(key: PartitionKey) -> str:
 
 
 def newest_logs(observations: Observations) -> dict[PartitionKey, list[ReplicaLog]]:
-    """Return, for each partition, the log of each replica that was read last, in the order of node ids."""
+    """Return, for each partition, one log of each of its replicas, in the order of node ids. Of a replica's logs it
+    is the one that was read last; logs of which only the end was kept are left out."""
     newest: dict[tuple[PartitionKey, int], ReplicaLog] = {}
     for log in observations.logs:
         if log.is_part:
@@ -85,8 +87,8 @@ def newest_logs(observations: Observations) -> dict[PartitionKey, list[ReplicaLo
 
 
 def fullest_logs(observations: Observations) -> list[ReplicaLog]:
-    """Return one log for each partition: of the newest logs an undamaged one with the most
-    committed, then the longest."""
+    """Return one log for each partition, for checkers that need no other replica. An undamaged log is preferred,
+    then the highest high watermark, then the longest log."""
     return [max(logs, key=_fullness) for logs in newest_logs(observations).values()]
 
 
@@ -96,8 +98,8 @@ def _fullness(log: ReplicaLog) -> tuple[bool, int, int, int]:
 
 
 def compacted_partitions(observations: Observations) -> frozenset[PartitionKey]:
-    """Return the partitions that any replica compacted.
-    A replica that copied such a log has its gaps without having cleaned anything."""
+    """Return the partitions that any replica has compacted. Another replica may have copied the compacted log, and
+    then has its gaps without having compacted anything."""
     return frozenset(key_of(log) for log in observations.logs if log.is_compacted)
 
 
@@ -117,8 +119,8 @@ def with_producer(log: ReplicaLog) -> Iterator[BatchSeen]:
 
 
 class Neighbours:
-    """The records of each shard, to tell whether some may be missing between two.
-    Cleaning also removes records from the middle, while it is done with only some segments."""
+    """The offsets of all records that were read from each shard (a partition of `__transaction_state`). They tell
+    whether all records between two given ones are known, or compaction may have removed some."""
 
     def __init__(self, observations: Observations) -> None:
         self._whole = whole_shards(observations)
@@ -140,7 +142,8 @@ class Neighbours:
 
 
 def whole_shards(observations: Observations) -> dict[int, bool]:
-    """Return, for each shard of `__transaction_state`, whether its log still has every record ever written."""
+    """Return, for each partition of `__transaction_state`, whether its log still has every record ever written.
+    Compaction removes records."""
     return {
         log.partition: is_whole(log)
         for log in fullest_logs(observations)

@@ -15,7 +15,8 @@ from oncelog_robustness.observations import Observations, ReplicaState
 
 
 class Committed:
-    """The furthest offset that a leader of each epoch called committed; made for judging at every step as well."""
+    """The highest high watermark that was seen of each leader epoch's leader, by partition. The simulator asks
+    `lacking` at every step, the checker at the end."""
 
     def __init__(self) -> None:
         self._furthest: dict[PartitionKey, dict[int, ReplicaState]] = {}
@@ -29,9 +30,11 @@ class Committed:
             epochs[state.leader_epoch] = state
 
     def lacking(self, leader: ReplicaState, *, also_of_its_epoch: bool = True) -> str | None:
-        """Return a sentence if this leader's log is shorter than what a leader of an earlier epoch had committed.
+        """Return a sentence if this leader's log ends below what a leader of an earlier epoch had committed; None
+        if it does not, or the replica is no leader.
 
-        What its own epoch had committed counts as well, if nothing was added that is later than this state.
+        With `also_of_its_epoch`, what was committed in its own epoch counts as well. That is right only while no
+        state later than this one was added.
         """
         if not leader.is_leader:
             return None

@@ -1,9 +1,9 @@
 """Coordinator epochs that coordinators write never go back.
 
-In a partition this holds for the markers of one producer id, because all of them come from its one shard.
-In a shard's own log it holds for the coordinators' batches, whose producer epoch is their coordinator
-epoch (its low 15 bits). A shard of groups also has transactional offsets of clients and their markers,
-which the second rule leaves out.
+In a partition this holds for the markers of one producer id, because all of them come from one shard: the partition
+of `__transaction_state` that its transactional id belongs to. In a shard's own log it holds for the coordinators'
+batches, whose producer epoch is their coordinator epoch (its low 15 bits). A partition of `__consumer_offsets` also
+has transactional offsets of clients, with markers. The second rule leaves these out.
 """
 
 from oncelog_robustness.checkers.cluster_case import (

@@ -1,9 +1,10 @@
-"""The high watermark never goes back on a replica while its process lives.
+"""The high watermark never goes back on a replica while its process lives, unless the replica was emptied on
+purpose.
 
-Across processes it may: a node that starts again has only what its last checkpoint said. A new leader has the high
-watermark that its last fetch as a follower returned (KIP-101). No record is lost by that; `cluster_committed` judges
-that the records are there. Within one process a follower cuts its log back by leader epochs only, and these never
-disagree about what is committed. So the high watermark goes back only with a replica that was emptied on purpose.
+When a process starts again, its high watermark may be lower: it has only what its last checkpoint said. A new
+leader has the high watermark that its last fetch as a follower returned (KIP-101). No record is lost by either, and
+`cluster_committed` judges that the records are there. Within one process a follower cuts its log back by leader
+epochs only, so it never cuts what is committed.
 """
 
 from oncelog_robustness.checkers.cluster_case import Case, PartitionKey, key_of, name_of

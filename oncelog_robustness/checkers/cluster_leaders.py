@@ -11,13 +11,15 @@ from oncelog_robustness.observations import Observations, ReplicaState
 
 
 class Leaders:
-    """The leader of each epoch, as far as it was seen; made for judging at every step as well."""
+    """The first leader that was seen in each leader epoch, by partition. The simulator asks `rival` at every step,
+    the checker at the end."""
 
     def __init__(self) -> None:
         self._leaders: dict[tuple[PartitionKey, int], ReplicaState] = {}
 
     def rival(self, state: ReplicaState) -> str | None:
-        """Return a sentence if another node, or another process of the same node, led this partition in this epoch."""
+        """Return a sentence if another node, or another process of the same node, was seen to lead this partition
+        in this epoch; else None."""
         if not state.is_leader or state.leader_epoch < 0:
             return None
         first = self._leaders.setdefault((key_of(state), state.leader_epoch), state)
@@ -46,7 +48,8 @@ def check_one_leader(_history: History, observations: Observations) -> Verdict:
 
 
 def check_epochs(_history: History, observations: Observations) -> Verdict:
-    """Judge leader epochs on each replica over time while its process lives, and in every log from batch to batch."""
+    """Check two rules. The leader epoch of a replica does not go back while its process lives. In a log, no batch
+    has a lower leader epoch than the batch before it."""
     case = Case("leader-epoch-went-back")
     latest: dict[tuple[PartitionKey, int, int], ReplicaState] = {}
     for state in observations.replicas:

@@ -1,8 +1,9 @@
-"""One controller decides at a time: after a newer term has written to the metadata journal, no earlier term writes.
+"""One controller decides at a time: once a controller of a newer epoch has written to the metadata journal (the log
+of all metadata changes), no older one writes.
 
-Each append to the metadata journal begins where its controller believes that the journal ends. So two appends that
-begin at one offset are two decisions whose controllers did not know of each other. An append without a response is
-not seen, and leaves a gap.
+Each append to the journal begins where its controller believes that the journal ends. So two appends that begin at
+one offset are two decisions whose controllers did not know of each other. An append without a response is not seen,
+and leaves a gap.
 """
 
 from itertools import pairwise

@@ -70,7 +70,8 @@ def _judge_log(case: Case, log: ReplicaLog, states: dict[int, StateRecorded]) ->
 
 
 def _judge_last_stable_offsets(case: Case, observations: Observations) -> None:
-    """Judge the LSO of each partition that still exists, by the last state seen of its newest leader epoch."""
+    """Report each partition whose LSO was still below its high watermark: a transaction is open in it. The state
+    that counts is the last one seen of a leader of the newest epoch. Partitions of deleted topics are left out."""
     there = newest_logs(observations)
     leaders: dict[tuple[str, str, int], ReplicaState] = {}
     for state in observations.replicas:

@@ -1,7 +1,8 @@
 """Each transaction has one outcome everywhere: the one that its coordinator recorded, once in every partition.
 
-A coordinator decides the transactions of a producer id one after the other, and a partition has their markers in the
-same order. So for each producer id and partition the markers must be explained by the decisions:
+A coordinator decides the transactions of a producer id one after the other, and a partition has their markers in
+the same order. So each marker of a producer id in a partition must belong to a decision about that partition, in
+order:
 
 ```
 decisions about this partition   commit 7      abort 7      commit 8
@@ -10,12 +11,14 @@ markers in its log          data commit 7 | data abort 7 abort 7 | commit 8
 
 A marker may be written again because its response was lost, or may arrive after a later one. Where no data stands
 before it, such a marker ends nothing, and its decision may be one that compaction has removed since. A transaction
-may have left no data here, but it has its marker. Every decision that is recorded complete has one, except where the
-log's beginning is gone, and in compacted logs. A shard of groups may have none too: its coordinator writes none where
-no offsets are pending. Where compaction removed states, the markers in that place explain themselves.
+may have left no data here, but it has its marker.
 
-Branches of Spark sinks have no states of this kind; each has a producer id and epoch of its own, so that all markers of
-one such pair must be the same.
+Every decision that is recorded as complete has a marker, with three exceptions. The log may be compacted, or its
+beginning gone. A partition of `__consumer_offsets` gets no marker where no offsets are pending. Where compaction
+removed decisions, no marker in that place is called wrong.
+
+Branches of Spark sinks have no states of this kind; each has a producer id and epoch of its own, so that all
+markers of one such pair must be the same.
 
 Where the decisions cannot be read any more, partitions can still be compared with each other. A marker that raises
 the epoch of what it ends belongs to the one transaction that wrote in the epoch before.
@@ -67,15 +70,15 @@ class Written(NamedTuple):
 
 @dataclass(slots=True)
 class Decisions:
-    """The decisions about the transactions of one producer id, in order."""
+    """The coordinator's decisions (prepared commits and aborts) about the transactions of one producer id, in order."""
 
     decided: list[Decided]
     has_gap: bool
     """True if compaction may have removed decisions after the last one."""
 
     def about(self, place: tuple[str, int]) -> tuple[list[Decided], list[bool]]:
-        """Return the decisions about a partition, and as many flags: whether some decisions may be missing before
-        each. One more flag stands for after the last."""
+        """Return the decisions about one partition, and for each of them whether compaction may have removed some
+        before it. The second list has one more flag at its end: whether some may be missing after the last one."""
         decided: list[Decided] = []
         gaps: list[bool] = []
         has_gap = False

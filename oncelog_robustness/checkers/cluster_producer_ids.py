@@ -61,8 +61,8 @@ def _users(observations: Observations) -> dict[int, dict[str, str]]:
 
 
 def _user(log: ReplicaLog, batch: BatchSeen) -> str:
-    """Return who uses the batch's producer id; empty for a transaction's batch, whose user
-    only recorded states tell."""
+    """Return who uses the batch's producer id: a coordinator, or an idempotent producer. The text is empty for a
+    batch of a transaction, because a log does not tell the transactional id."""
     if batch.is_transactional or batch.is_control:
         return ""
     if log.topic in SHARD_TOPICS:

@@ -1,10 +1,14 @@
 """Sequences of a producer id in a partition have no gap and no repetition, and its epochs never go back.
 
-Within an epoch each batch continues where the last one ended (2147483647 is followed by 0); a new epoch begins at 0.
-What stood before the first batch that a log still has is unknown, so that one may begin anywhere. While the first
-leader of a whole log leads, it has forgotten nobody: there a new producer begins at 0 (KAFKA-15591). Compaction takes
-batches out of the middle: there a sequence may jump ahead, but not come again. Batches without sequences (offsets that
-a group's coordinator wrote for a transaction) have nothing to judge.
+Within an epoch each batch continues where the last one ended (2147483647 is followed by 0); a new epoch begins at
+0. There are three exceptions:
+
+- The first batch of a producer in a log may have any sequence, because what stood before it may be removed. But in
+  a log that still begins at offset 0 and has no gap, it must be 0 while the first leader epoch lasts (KAFKA-15591).
+  A later leader may have forgotten the producer.
+- In a compacted log a sequence may jump ahead, but not come again.
+- Batches without sequences are not judged. A group's coordinator writes such batches for the offsets of a
+  transaction.
 """
 
 from typing import Final
@@ -89,8 +93,8 @@ def _error(known: _Expected, batch: BatchSeen, *, is_compacted: bool) -> str:
 
 
 def check_producer_epochs(_history: History, observations: Observations) -> Verdict:
-    """Judge that producer epochs never go back.
-    A batch of an older epoch than one before it is from a zombie that was not fenced."""
+    """Check that producer epochs never go back in a log. A batch with an older epoch than one before it is from a
+    zombie (an old instance of the producer) that was not fenced."""
     case = Case("producer-epoch-went-back")
     for log in observations.logs:
         latest: dict[int, BatchSeen] = {}

@@ -1,8 +1,9 @@
-"""Each coordinator epoch of a shard has one owner.
+"""Each coordinator epoch of a shard (a partition of `__transaction_state` or `__consumer_offsets`) has one owner.
 
-An older owner that becomes active after a newer one is no violation by itself: its answer may have been under way,
-and its first append is refused. What it may not do is write, which `cluster_coordinator_epochs` judges. An owner is a
-process: one that starts again gets another epoch, so that requests of its predecessor are fenced.
+An older owner that becomes active after a newer one is no violation by itself: the answer that made it owner may
+have been under way. Its first append is refused. What it may not do is write, which `cluster_coordinator_epochs`
+judges. An owner is a process: one that starts again gets another epoch, so that requests of its predecessor are
+fenced.
 """
 
 from oncelog_robustness.checkers.cluster_case import Case
@@ -12,15 +13,15 @@ from oncelog_robustness.observations import Observations, ShardOwned
 
 
 class Owners:
-    """The owner that was active under each coordinator epoch, as far as it was seen; made for
-    judging at every step as well."""
+    """The first coordinator that was seen active under each coordinator epoch, by shard. The simulator asks `rival`
+    at every step, the checker at the end."""
 
     def __init__(self) -> None:
         self._owners: dict[tuple[str, int, int], ShardOwned] = {}
 
     def rival(self, owned: ShardOwned) -> str | None:
-        """Return a sentence if another node, or another process of the same node, was active for
-        this shard under this epoch."""
+        """Return a sentence if another node, or another process of the same node, was seen active for this shard
+        under this coordinator epoch; else None."""
         shard = (owned.topic, owned.shard, owned.coordinator_epoch)
         first = self._owners.setdefault(shard, owned)
         if (first.node_id, first.node_incarnation) == (owned.node_id, owned.node_incarnation):

@@ -35,7 +35,8 @@ class _Stretch(NamedTuple):
 
 
 class _Undecided:
-    """The transactions of one log, to find which of all that begin below an offset was decided last."""
+    """The transactions of one log, sorted by where they begin. `latest_below` returns, of all that begin below an
+    offset, the one whose marker has the highest offset, that is, the last one decided."""
 
     def __init__(self, log: ReplicaLog) -> None:
         stretches = sorted(_stretches(log), key=lambda one: one.first_offset)

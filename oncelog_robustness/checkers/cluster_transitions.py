@@ -1,8 +1,8 @@
 """The recorded states of each transactional id follow one another as the coordinator's table of transitions allows.
 
-By that a transaction is decided at most once: only its completion may follow a prepare record. Production code
-asserts by the same table (`VALID_PREVIOUS`). Here it judges the records of all coordinators that ever wrote to the
-shard, in the order of its log.
+That table lets only the completion follow a prepare record, so a transaction is decided at most once. Production
+code asserts by the same table (`VALID_PREVIOUS`). This checker judges the records of all coordinators that ever
+wrote to a partition of `__transaction_state`, in the order of its log.
 """
 
 from oncelog_coordinator.core.txn_state import STATE_OF_NAME, VALID_PREVIOUS, TxnState
@@ -75,11 +75,15 @@ def _identity_error(before: StateRecorded, record: StateRecorded, state: TxnStat
 
 
 def _kept_error(before: StateRecorded, record: StateRecorded, state: TxnState) -> str:
-    """Return what is wrong with a record of a kept transaction; empty if nothing is.
+    """Return what is wrong with the step from `before` to `record`, for a transaction that a new producer kept
+    (KIP-939, keepPreparedTxn). The text is empty if nothing is, or if the transaction was not kept.
 
-    A kept transaction has a second identity, that of its newest owner, until its completion hands it on
-    (KIP-939). Each new owner has another identity, so that the one before is fenced. The decision raises the
-    epoch, as for every transaction.
+    Such a record also has the new producer's id and epoch, as `next_owner`. Three rules hold until the completion,
+    which makes them the producer of the transactional id:
+
+    - Each later producer that keeps the transaction has another epoch or id, so that the one before is fenced.
+    - The decision raises the epoch by one, as for every transaction.
+    - Only an open transaction is kept.
     """
     owner = before.next_owner
     if record.next_owner is None:

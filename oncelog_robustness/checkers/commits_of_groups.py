@@ -1,4 +1,4 @@
-"""The commits of a group's offsets, in transactions and outside, each with its client and whether it can count."""
+"""All commits of a group's offsets, in transactions and outside, each with its client and whether it was done."""
 
 from typing import NamedTuple
 
@@ -18,10 +18,11 @@ class GroupCommit(NamedTuple):
 
     @property
     def ended_ms(self) -> int | None:
-        """The latest time at which the group coordinator took the commit, in milliseconds. None: nobody knows.
+        """The latest time, in milliseconds, at which the group coordinator can have received the commit. None:
+        nobody knows.
 
-        For a transaction: when its offsets were accepted, however much later it committed. A commit of the group in
-        between is newer (facts 5.2).
+        For a transaction it is the time when its offsets were accepted, not when it committed. A commit outside the
+        transaction in between is newer and replaces these offsets (docs/kafka-facts.md, 5.2).
         """
         if self.by.outcome is not Outcome.OK:
             return None

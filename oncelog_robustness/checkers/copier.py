@@ -1,10 +1,12 @@
-"""copier: each record that a copying group has passed is copied once, to its place and in order, and nothing else is.
+"""copier: a group that copies one topic into another copies each record below its committed offset once, and
+nothing else. Each copy is in the right partition, and in order.
 
 The partition of a copy follows from its original's offset. Originals of one partition have their copies in one
 partition in their own order, because a transaction is over before the next one reads on.
 
-The checker reads the outcome alone: copies in the output against originals in the input, up to the group's final
-offset. It needs no client's account of a transaction, so it also sees transactions whose outcome no client knows.
+The checker compares the two topics alone: copies in the output against originals in the input, up to the group's
+final offset. It needs no client's account of a transaction, so it also sees transactions whose outcome no client
+knows.
 """
 
 from oncelog_robustness.checkers.evidence import FinalLog, FinalState

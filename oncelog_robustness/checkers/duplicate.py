@@ -1,6 +1,7 @@
 """duplicate: no log holds one value at two offsets.
 
-The rule is judged on the reads of one partition by one reader: two readers that disagree are `inconsistent-offsets`.
+The checker compares the reads of one partition by one reader. Where two readers disagree, `inconsistent_offsets`
+reports it.
 """
 
 from oncelog_robustness.checkers.evidence import writer_of

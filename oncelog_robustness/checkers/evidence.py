@@ -1,4 +1,4 @@
-"""The facts of a history about a value: its writer, its readers, and whether it is in the log at the end."""
+"""What a history tells about a value: who sent it, who read it, and whether it is in the log at the end of the run."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -119,13 +119,13 @@ class Presence(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FinalLog:
-    """One partition as it was at the end, read at one isolation level."""
+    """One partition at the end of a run, as the final read at one isolation level shows it."""
 
     read: FinalRead
     offsets: dict[str, int]
     """The first offset of each value."""
     newest: dict[str, int]
-    """The highest offset of each key."""
+    """The highest offset of each key; a tombstone counts."""
     may_begin_later: bool
     """True if a workload may delete records of the log, or nobody knows; otherwise what is missing
     below its start is lost."""
@@ -143,7 +143,8 @@ class FinalLog:
         return Presence.ABSENT if self.read.is_complete else Presence.UNREAD
 
     def is_after(self, by: Operation) -> bool:
-        """True if the final read began after `by` was over or given up for good, so that it could see all of it."""
+        """True if the final read began after `by` had ended, or `by` never ended, so that the read could see
+        everything that `by` wrote."""
         return by.completed_ms is None or by.completed_ms <= self.read.invoked_ms
 
     def is_before(self, other: Operation) -> bool:
@@ -186,7 +187,7 @@ def _log(final: FinalRead, may_begin_later: bool) -> FinalLog:
 
 @dataclass(frozen=True, slots=True)
 class FinalState:
-    """All partitions as they were at the end, at both isolation levels."""
+    """All partitions as the final reads show them, at both isolation levels."""
 
     committed: Mapping[Partition, FinalLog]
     uncommitted: Mapping[Partition, FinalLog]
@@ -199,8 +200,8 @@ class FinalState:
         )
 
     def committed_presence(self, written: Written) -> Presence | None:
-        """Return the presence of a value at read_committed.
-        None if its partition was not read after the writer had ended."""
+        """Return whether a sent value is in the final read_committed read of its partition. None if that read did
+        not begin after the writer had ended, or there is none."""
         send, by = written
         log = self.committed.get((send.topic, send.partition))
         if log is None or not log.is_after(by):

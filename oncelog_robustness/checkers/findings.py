@@ -1,4 +1,4 @@
-"""The findings of a checker, and the wording of operations in its proofs."""
+"""The findings of a checker (what it judged, what broke its rule), and the wording of operations in its proofs."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -30,8 +30,8 @@ class Findings:
     _more: dict[int, int] = field(default_factory=dict)
 
     def breaks(self, about: tuple[str | int | None, ...], sentence: str) -> None:
-        """Note a violation.
-        For violations about the same thing only the first sentence is kept; the rest is counted."""
+        """Add a sentence that tells a violation. For violations with the same `about` only the first sentence is
+        kept; the rest is counted."""
         at = self._first.setdefault(about, len(self.broken))
         if at == len(self.broken):
             self.broken.append(sentence)
@@ -39,9 +39,10 @@ class Findings:
             self._more[at] = self._more.get(at, 0) + 1
 
     def verdict(self, nothing: str) -> Verdict:
-        """Return the verdict; `nothing` says what did not happen if there was nothing to judge.
+        """Return the verdict of the checker: BROKEN if there is any violation. Without one, anything unclear makes
+        it UNKNOWN.
 
-        A violation counts whatever else is unclear. Without a violation, anything unclear makes the verdict unknown.
+        `nothing` is the reason for UNKNOWN if there was nothing to judge.
         """
         if self.broken:
             sentences = [
@@ -76,7 +77,7 @@ def said_of(send: Send) -> str:
 
 
 def writer(by: Transaction | PlainSend) -> str:
-    """Describe the writer of a value: the client, its transaction, and how that ended."""
+    """Describe the writer of a value in words: its client, its transaction, and how that ended."""
     if isinstance(by, PlainSend):
         return f"{by.client} ({by.outcome}, {span(by)})"
     ending = "no ending asked" if by.ending is Ending.NONE else f"{by.ending} {by.outcome}"

@@ -1,10 +1,13 @@
-"""offsets-outside-transaction: a group's committed offset comes from a commit that counts, and from the last one.
+"""offsets-outside-transaction: the committed offset that a group coordinator returns comes from a commit that was
+done, and from the last one.
 
-Every offset that the group coordinator returns must come from a transaction or commit that had begun by then, and was
-not aborted. And it can be the last: no commit that is known to have been done by then began after it had ended.
-Fetches request stable offsets, so an offset that was returned is not pending for a later fetch. An offset that was
-never committed is returned as -1: `spurious-zero-offset`. Where offsets are deleted, a deletion is a commit of -1,
-and a response without an offset is judged here as well.
+Each fetched offset must have been committed, in a transaction or outside, by a commit that had begun by then and
+was not aborted. And no other commit may be known to have begun after that one had ended, and to have been done
+before the fetch.
+
+Fetches ask for stable offsets only, so an offset that a fetch returned is not pending for a later fetch. The offset
+-1 for a group that committed something is the rule of `spurious_zero_offset`. Where offsets are deleted, a deletion
+is a commit of -1, and fetches that return -1 are judged here as well.
 """
 
 from typing import Final

@@ -1,6 +1,8 @@
-"""half-payment: a payment is in the database, once, if and only if its record is committed in the topic, once.
+"""half-payment: a payment of the workload `prepared` is in the database, once, if and only if its record is
+committed in the topic, once.
 
-The rule is judged at the end, when every application has come back and ended what was left (KIP-939, ADR 0043).
+The checker judges the end of the run, when every application has come back and ended what was left (two-phase
+commit, KIP-939, ADR 0043).
 """
 
 from collections import Counter

@@ -1,13 +1,14 @@
 """healthy-transaction-aborted: a transaction that its client ends within its time-out is aborted by nobody else.
 
-A client receives the answer that its transaction is over, or its producer fenced. By its own monotonic clock the
-time-out has not passed since the begin. Then one of these must have had a right to abort:
+The checker looks at each transaction whose client was told that it is over, or that its producer is fenced. By the
+client's monotonic clock the time-out had not passed. Such a transaction breaks the rule unless something else had a
+right to abort it:
 
 - another client that asked for the transactional id meanwhile, or whose call at any time was not answered;
-- a copy of an opening call that came late, because of a fault or of a call that took long. An opening call fences
+- a late copy of a call of `init_transactions`, because of a fault or of a call that took long. Such a call fences
   every producer that was opened before it;
 - an operator, who may end any transaction;
-- the wall clock, where it decides and was changed: a coordinator that takes a shard over has nothing else to go by.
+- the wall clock, where it was changed and decides: a coordinator that takes a shard over has nothing else to go by.
 
 A client that received no answer, or only the answer to its own abort, proves nothing.
 """
@@ -31,8 +32,8 @@ from oncelog_robustness.observations import Observations
 from oncelog_robustness.workload_facts import ProducerReady, facts_of
 
 OPENS_AT_ONCE_MS: Final = 2_000
-"""The longest opening call, in milliseconds, that was surely made once; a longer one may have been repeated by
-the client or a listener."""
+"""The longest call of `init_transactions`, in milliseconds, of which surely only one request was sent. A longer one
+may have been repeated by the client or a listener."""
 _OPERATE: Final = "operate"
 _CLOCKS: Final = ("clock-skew", "clock-jump")
 _COPY_NOTHING: Final = (*_CLOCKS, "client-kill", _OPERATE)
@@ -65,8 +66,8 @@ def check(history: History, observations: Observations) -> Verdict:
 
 
 def _told_ms(by: Transaction) -> int | None:
-    """Return when the client received its transaction's outcome, if within the time-out, in milliseconds; None if
-    the operation says nothing."""
+    """Return when the client was told that its transaction is committed, or was ended by others, in milliseconds.
+    None if it was told neither, or only after the time-out."""
     is_answered = by.is_taken or (by.ending is Ending.COMMIT and by.outcome is Outcome.OK)
     if by.timeout_ms is None or by.completed_ms is None or not is_answered:
         return None
@@ -79,7 +80,8 @@ class _Circumstances:
     observations: Observations
 
     def are_clear(self, by: Transaction, told_ms: int, openings: Sequence[WorkloadFact]) -> bool:
-        """True if nothing but the cluster itself can have ended the transaction."""
+        """True if nobody but the cluster can have ended the transaction: no other producer of its id, no late copy
+        of a request, no operator and no changed clock."""
         own = [one for one in openings if one.client == by.client and _end_of(one) <= by.invoked_ms]
         if len(own) != 1:
             return False
@@ -101,7 +103,8 @@ class _Circumstances:
         )
 
     def _has_its_time(self, by: Transaction, told_ms: int) -> bool:
-        """True if its coordinator measured the time-out by a monotonic clock, or the wall clocks were right."""
+        """True if the coordinator measured the time-out rightly: no wall clock was changed, or no coordinator took
+        the shard over while the transaction was open. Without a take-over it goes by a monotonic clock."""
         if not any(one.kind in _CLOCKS and one.invoked_ms <= told_ms for one in self.faults):
             return True
         name = by.transactional_id

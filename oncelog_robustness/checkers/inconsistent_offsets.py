@@ -34,13 +34,15 @@ class _Witness(NamedTuple):
         return f"as seen by {reader(self.by)}"
 
     def name(self) -> tuple[str, bool, int]:
-        """The name of the witness: all polls of one client are one witness, and each final read is one of its own."""
+        """Return the name of the witness. All polls of one client are one witness, and each final read is one of
+        its own."""
         own = self.by.invoked_ms if isinstance(self.by, FinalRead) else -1
         return self.by.client, isinstance(self.by, Poll | FinalRead), own
 
 
 class _Map:
-    """The first witness of each offset and of each value; every contradiction is reported once."""
+    """What was first said about each offset and each value, and by which witness: an acknowledgement or a reader. A
+    later statement that contradicts it is reported once."""
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
@@ -49,7 +51,7 @@ class _Map:
         self._reported: dict[tuple[str | None, Spot], None] = {}
 
     def holds(self, spot: Spot, value: str | None) -> bool:
-        """True if a witness has already named this value at this offset."""
+        """True if the first witness of this offset named the same value."""
         holder = self._holders.get(spot)
         return holder is not None and holder[0] == value
 

@@ -1,9 +1,11 @@
 """newest-of-key: the newest record of a key at the end is the last one committed for it, or a later one.
 
 A consumer that reads a compacted topic from its start keeps the last record of each key. So an older value, or a
-deleted key that is back, means that cleaning removed or kept the wrong record. The order is that of the writer, which
-need not have received offsets: only keys of one transactional id are judged. A record with an unknown outcome may be
-newest or not, and a key whose last record is a tombstone may be gone.
+deleted key that is back, means that cleaning removed or kept the wrong record.
+
+The order of a key's records is the order in which their writer sent them, because offsets may be unknown. So only
+keys that one transactional id alone wrote are judged. A record with an unknown outcome may be the newest or not. A
+key whose last record is a tombstone may be gone.
 """
 
 from typing import NamedTuple
@@ -26,7 +28,8 @@ _Key = tuple[str, int, str]
 
 
 class _Change(NamedTuple):
-    """One record that was written to a key; the changes of a key are kept in the order of its writer."""
+    """One record that a transaction wrote to a key. The changes of a key are kept in the order in which they were
+    sent."""
 
     by: Transaction
     value: str | None
@@ -78,8 +81,8 @@ def _changes(history: History) -> dict[_Key, list[_Change]]:
 
 
 def _is_beyond(final: FinalState, log: FinalLog, key: _Key, change: _Change) -> bool:
-    """True if the change is above the end that read_committed reached, or below a start that moved,
-    which other checkers judge."""
+    """True if the change lies where this checker cannot judge it: above the end that read_committed reached, or
+    below a log start that has moved. Other checkers judge that."""
     if change.offset is not None:
         return not log.read.start_offset <= change.offset < log.read.end_offset
     if change.value is None:
@@ -111,7 +114,8 @@ def _offset(read: Read) -> int:
 
 
 def _place_of(read: Read, changes: list[_Change]) -> int | None:
-    """Return the last of the changes that this read may have seen; None for a value that no writer reported."""
+    """Return which of `changes` this read shows, as an index; the last one of those that fit. None for a value that
+    no writer recorded."""
     same = [at for at, one in enumerate(changes) if one.value == read.value]
     exact = [at for at in same if changes[at].offset == read.offset]
     unsure = [at for at in same if changes[at].offset is None]

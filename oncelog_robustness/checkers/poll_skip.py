@@ -1,11 +1,11 @@
 """poll-skip: a consumer skips no record that is in the log at its isolation level.
 
-Gaps are normal: control batches, aborted records, what was compacted or deleted. A record that a final read of the
-same isolation level shows inside a gap could have been returned when the consumer passed it. A read_committed reader
-goes no further than what is decided, and what is decided does not change.
+Gaps between the offsets of two records are normal: markers, aborted records, what was compacted or deleted. But a
+record inside the gap that a final read of the same isolation level shows was skipped. The consumer could have
+returned it: a read_committed reader goes no further than what is decided, and what is decided does not change.
 
-There is one exception: a newer record of the key was being written by then. Each replica compacts on its own, so the
-leader of that moment may have removed a record that the leader at the end still has.
+There is one exception: a newer record of the key was being written by then. Each replica compacts on its own, so
+the leader of that moment may have removed a record that the leader at the end still has.
 """
 
 from bisect import bisect_left

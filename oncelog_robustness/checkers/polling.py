@@ -1,4 +1,5 @@
-"""The reads of each consumer, one after the other, for as long as it is not repositioned."""
+"""The records that each consumer received, one after the other. A jump of its position is expected only where it
+was assigned or repositioned."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -17,9 +18,10 @@ class Step(NamedTuple):
 
 
 def steps(history: History) -> Iterator[Step]:
-    """Yield the steps of each consumer in the order of its history, which is the order in which they happened.
+    """Yield a step for each record that a consumer received, in the order of the history, which is the order in
+    which it happened.
 
-    The first read of a partition without a known position gives no step; it only sets the position.
+    The first record of a partition without a known position gives no step; it only sets the position.
     """
     positions: dict[str, dict[Partition, tuple[int, Read | None]]] = {}
     for operation in history.operations:

@@ -1,8 +1,8 @@
 """pre-committed-read: no record is read at read_committed before its client asked for the commit.
 
-The read is compared with the moment of the request to commit or, where it is unknown, with the begin of the
-transaction. The same holds for a transaction that read its own write. No record is read at any isolation level before
-its client began to send it.
+The read is compared with the moment of the request to commit or, where that is unknown, with the begin of the
+transaction. A transaction that reads a record which it wrote itself breaks the rule as well. No record is read at
+any isolation level before its client began to send it.
 """
 
 from oncelog_robustness.checkers.evidence import Reading, readings, writer_of

@@ -1,8 +1,8 @@
 """processed-once: each input of a consume-transform-produce group is in exactly one committed transaction.
 
-Twice: two committed transactions of a group consumed the same record. Never: a record lies below the group's final
-offset, and no transaction that is or may be committed consumed it. A group with commits outside transactions, or with
-transactions that do not tell what they read, is judged for neither.
+Twice means that two committed transactions of a group consumed the same record. Never means that a record lies
+below the group's final offset, and no transaction that is or may be committed consumed it. A group is not judged if
+it commits offsets outside transactions, or if its transactions do not tell what they read.
 """
 
 from typing import NamedTuple

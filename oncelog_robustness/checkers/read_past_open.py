@@ -1,7 +1,8 @@
 """read-past-open-transaction: a read_committed reader never passes the first record of an open transaction.
 
-Clients see the last stable offset only by what it lets through. A committed transaction was open until its producer
-requested the commit. Before that moment no reader may have received a higher offset of one of its partitions.
+A committed transaction was surely open until its producer requested the commit. Before that moment no
+read_committed reader may have received a higher offset of one of its partitions. Clients see the last stable offset
+only in this way.
 """
 
 from bisect import bisect_right
@@ -52,8 +53,8 @@ def check(history: History, observations: Observations) -> Verdict:
 
 
 def _open_in(history: History) -> dict[Partition, list[_Open]]:
-    """Return, for each partition, the committed transactions with the moment of the request to commit,
-    until which they were open."""
+    """Return, for each partition, the committed transactions that wrote to it. Each was open until the moment of
+    its request to commit."""
     found: dict[Partition, list[_Open]] = {}
     for by in history.all(Transaction):
         if by.asked_ms is None or by.ending is not Ending.COMMIT or by.outcome is not Outcome.OK:
@@ -69,8 +70,8 @@ def _open_in(history: History) -> dict[Partition, list[_Open]]:
 
 
 def _lowest_from(opens: list[_Open]) -> list[_Open]:
-    """Return, for each place in the order of the requests to commit, the transaction with the lowest
-    first offset from there on."""
+    """Return one transaction for each place in the order of the requests to commit. It is the one with the lowest
+    first offset of those from that place on."""
     ordered = sorted(opens, key=lambda one: one.asked_ms)
     for index in range(len(ordered) - 2, -1, -1):
         if ordered[index + 1].first_offset < ordered[index].first_offset:

@@ -54,7 +54,11 @@ def _judge_inside(findings: Findings, transaction: Transaction) -> None:
 
 
 def _judge_between(findings: Findings, operations: list[Transaction | PlainSend]) -> None:
-    """Judge operations in the order of their begin; `highest` is the highest offset of all that ended before."""
+    """Report each send of one client with a lower offset than a send of an operation that had ended before.
+
+    `operations` are those of one client, in the order of their begin. While they are gone through, `highest` has
+    for each partition the highest offset of all operations that have ended.
+    """
     under_way: list[_Ended] = []
     highest: dict[Partition, Written] = {}
     for number, by in enumerate(operations):

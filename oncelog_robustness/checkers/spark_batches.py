@@ -1,8 +1,9 @@
 """spark-batch: a micro-batch whose commit was answered is in the sink once, any other one once or not at all.
 
-Once means: from one attempt, and in it from one try of each task, with everything that this try wrote. An
-attempt that failed is never in the sink. One with an unknown outcome is there with the tries that its driver
-had named, or not at all.
+An attempt is one try of Spark's driver to write a micro-batch, and each of its tasks may run several times. Once
+means: from one attempt, and in it from one try of each task, with everything that this try wrote. An attempt that
+failed is never in the sink. One with an unknown outcome is there with the tries that its driver had named, or not
+at all.
 """
 
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ class _Batch(NamedTuple):
 
 @dataclass(slots=True)
 class _Try:
-    """One try of one task: which of its values the final reads show."""
+    """One try of one task of an attempt, and which of the values that it wrote the final reads show."""
 
     task: int
     branch: str
@@ -132,8 +133,8 @@ def _judge(findings: Findings, name: str, tried: _Attempt) -> None:
 
 
 def _judge_unnamed(findings: Findings, name: str, tried: _Attempt) -> None:
-    """Judge an attempt whose winning tries are not in the history: one try of each task that
-    wrote anything must be there."""
+    """Judge an attempt (one try to write a micro-batch) whose driver is not known to have named the winning tries.
+    Exactly one try of each task that wrote anything must be visible."""
     shown: dict[int, _Try] = {}
     for one in tried.visible:
         before = shown.setdefault(one.task, one)

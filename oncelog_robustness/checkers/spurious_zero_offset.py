@@ -1,8 +1,8 @@
 """spurious-zero-offset: a group that has committed an offset never receives the answer that it has none, or 0.
 
-A consumer that receives this begins again at the start. A group is known to have committed if, before the
-fetch began, a commit above 0 was answered, or an offset above 0 was returned. This does not hold if a
-client may have committed 0.
+A consumer that receives this answer begins again at the start. Two things prove, before the fetch begins, that a
+group has committed: an answered commit above 0, and a fetch that returned an offset above 0. A group is not judged
+if a client may have committed 0 meanwhile.
 """
 
 from typing import NamedTuple

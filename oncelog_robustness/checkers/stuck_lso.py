@@ -1,8 +1,9 @@
 """stuck-lso: after healing the read_committed end of each partition reaches its high watermark.
 
-The two ends come from two requests, so they are compared only in two cases. The read_committed end was requested later;
-or the read_uncommitted read shows data above that end, and the data was sent before that end was requested. A
-transaction that its client still holds open excuses the partition.
+The two ends come from two requests, between which records may be written. So a lower read_committed end breaks the
+rule only in two cases. It was requested later than the high watermark. Or the read_uncommitted read shows data
+above it that was sent before it was requested. A transaction that its client still holds open excuses the
+partition.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
 """token-ring: each token is in exactly one place, and came there one hop after the other.
 
-A hop is a record; taking a token means to commit the group's offset behind it and to write the next hop, both or
-neither. So at the end each token has every hop from 0 to its last once, each in the place next to the one before. The
-group has consumed all of them but the last.
+A token moves round the partitions (places) of a topic, and each hop is a record. To take a token is to commit the
+group's offset behind its record and to write the next hop, both or neither. So at the end each token has every hop
+from 0 to its last once, each in the place next to the one before. The group has consumed all of them but the last.
 """
 
 from itertools import pairwise

@@ -1,9 +1,9 @@
-"""torn-transaction: at the end a transaction is in the logs as a whole or not at all, whatever
-answer its client received.
+"""torn-transaction: at the end a transaction is in the logs as a whole or not at all, whatever answer its client
+received.
 
-A send that was not acknowledged counts only if the client asked for a commit, for then it had flushed everything
-before it asked; else it may never have arrived. What compaction or a moved log start may have taken does not count, and
-what lies above the read_committed end is undecided, which `stuck-lso` judges.
+A send that was not acknowledged may never have arrived. It counts only if the client asked for a commit, because
+then it had flushed everything before. What compaction or a moved log start may have removed does not count. What
+lies above the read_committed end is undecided, which `stuck-lso` judges.
 """
 
 from oncelog_robustness.checkers.evidence import FinalState, Presence, Written

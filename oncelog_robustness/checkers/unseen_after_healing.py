@@ -1,11 +1,11 @@
 """unseen-after-healing: what is committed and in the log is seen at read_committed.
 
-The final read_uncommitted read shows the log. It may have a value of an answered commit, or of an
-acknowledged plain send, that the later read_committed read has not. That value is unseen, whether it was
-skipped or the end lies below it.
+The final read_uncommitted read shows the log. It may have a value of an answered commit, or of an acknowledged
+plain send, that the later read_committed read lacks. That value is unseen, whether it was skipped or lies above the
+read's end.
 
-A reader of one level may get to the end of a partition while a reader of the other never does. Then the reader has
-not given up too early; the record cannot be seen.
+The rule is also broken if only one of the two final reads gets to the end of a partition. The other did not give up
+too early then: it is stuck.
 """
 
 from oncelog_robustness.checkers.evidence import FinalState, Presence, must_be_there, writes

@@ -23,8 +23,8 @@ class Verdict:
     judged: int
     """The number of things that the checker held against its rule."""
     proof: tuple[str, ...] = ()
-    """The reasons for the answer.
-    BROKEN: sentences a person can check, with client, value, partition, offset and time. UNKNOWN: why."""
+    """The reasons for the answer. If it is BROKEN: sentences that a person can check, with client, value,
+    partition, offset and time. If it is UNKNOWN: why. If it is OK: empty."""
 
 
 Checker = Callable[[History, Observations], Verdict]

@@ -1,9 +1,9 @@
-"""The witness of a verdict: the few operations of a history that prove it, short enough to read in a minute.
+"""The witness of a verdict: the few operations of a history that prove one sentence of it, short enough to read in
+a minute.
 
-A checker's sentence is true of the whole history. Here operations are left out, by halves, quarters and so on, as
-long as the checker still says that very sentence (delta debugging, Zeller and Hildebrandt 2002). The operations
-that stay prove it. A sentence about something that is missing, such as "no transaction consumed it", needs the
-whole history to be true.
+Operations are left out, by halves, quarters and so on, as long as the checker still says that very sentence (delta
+debugging, Zeller and Hildebrandt 2002). The operations that stay prove it. A sentence about something that is
+missing, such as "no transaction consumed it", is proved only by the whole history.
 """
 
 import re
@@ -20,7 +20,8 @@ _MORE: Final = re.compile(r" \(and \d+ more of it\)$")
 def witness(
     check: Checker, history: History, observations: Observations, sentence: str
 ) -> list[AnyOperation]:
-    """Return the operations, in order, without any of which `check` would not say `sentence`.
+    """Return operations of the history, in order, for which `check` still says `sentence`, and no longer says it if
+    one more is left out.
 
     All operations are returned if `check` does not say `sentence` of this history.
     """

@@ -24,7 +24,8 @@ class _Ready(NamedTuple):
 
 
 class _Readies:
-    """The producers of one transactional id, by when each was ready."""
+    """The calls of `init_transactions` of one transactional id that returned: who its producers were, and since
+    when each was ready."""
 
     def __init__(self, readies: list[_Ready]) -> None:
         by_call = sorted(readies)
@@ -44,7 +45,8 @@ class _Readies:
         return own[at - 1] if at else None
 
     def successor(self, ready: _Ready) -> _Ready | None:
-        """Return the producer that was ready first of those opened after `ready` was."""
+        """Return the producer that fenced the one of `ready`: of all whose opening call began after that one was
+        ready, the one that was ready first. None if there is none."""
         at = bisect_right(self._calls, ready.completed_ms)
         return self._soonest[at] if at < len(self._calls) else None
 
@@ -76,7 +78,8 @@ def _ready(entry: WorkloadFact, completed_ms: int) -> _Ready:
 
 
 def _is_after(by: Transaction, successor: _Ready) -> bool:
-    """True if the transaction was asked to end after its successor was ready, or never."""
+    """True if the client asked for the end of its transaction only after its successor was ready, or never asked.
+    Such a transaction must be aborted."""
     if by.asked_ms is not None:
         return by.asked_ms > successor.completed_ms
     # With an ending nobody wrote down when it was asked for: not before the transaction began.

@@ -1,5 +1,5 @@
-"""The admin client that all libraries share, for topics and offsets: no Python client asks for stable
-offsets only (RequireStable)."""
+"""The admin client that every library's adapter uses, for topics and offsets. It speaks Kafka's protocol itself,
+because no Python client can ask for stable offsets only (RequireStable)."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
@@ -30,7 +30,8 @@ ResultT = TypeVar("ResultT")
 
 
 class WireAdmin:
-    """An `Admin` that speaks Kafka's protocol itself. It repeats every call until that succeeds or its time is over."""
+    """An `Admin` that speaks Kafka's protocol itself. It repeats each request until that succeeds or 30 seconds are
+    over."""
 
     def __init__(self, bootstrap: Sequence[str], client: str) -> None:
         self._brokers = Brokers(bootstrap, client)

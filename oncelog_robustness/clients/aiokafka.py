@@ -1,4 +1,5 @@
-"""The adapter of aiokafka. The library is pure asyncio, so it runs unchanged in both worlds.
+"""The adapter of aiokafka. The library is pure asyncio, so it runs unchanged in the simulator and against
+processes.
 
 This adapter adds exact endings, because aiokafka repeats requests without telling:
 
@@ -7,8 +8,8 @@ This adapter adds exact endings, because aiokafka repeats requests without telli
     a batch was given up                            aiokafka would commit the rest: the adapter refuses to ask
     a call takes too long                           Unanswered; from then on the client may send nothing any more
 
-The adapter speaks TV1 and sends offsets without a generation: only its transactional id fences it (KIP-447 needs
-a client that does both).
+The adapter speaks TV1 (the transaction protocol before KIP-890). It sends offsets without the group member's
+generation, so only its transactional id fences it (KIP-447 needs a client that does both).
 """
 
 import asyncio
@@ -46,7 +47,7 @@ _REFUSED_END: Final = (
     errors.InvalidProducerIdMapping,
     errors.TransactionalIdAuthorizationFailed,
 )
-"""Errors of EndTxn which say that this request decided nothing."""
+"""The errors of EndTxn which prove that this request ended no transaction."""
 _FENCED: Final = (errors.ProducerFenced, errors.InvalidProducerEpoch)
 _UNREADABLE: Final = (
     errors.OffsetOutOfRangeError,
@@ -93,12 +94,13 @@ class AiokafkaClients:
 
 
 class _Requests:
-    """The requests of one client: this counts those that may have reached a broker, and can cut the client off."""
+    """The requests of one aiokafka client, counted by kind if they may have reached a broker. When `is_cut` is set,
+    no further request is sent."""
 
     def __init__(self, client: Any) -> None:
         self.counts: Counter[str] = Counter()
         self.duplicates: set[Partition] = set()
-        """Partitions whose leader knew a batch but no longer its offset; aiokafka then makes an offset up."""
+        """The partitions whose leader has a batch already, and did not say where; aiokafka then makes an offset up."""
         self.is_cut = False
         self._send = client.send
         client.send = self.send
@@ -122,7 +124,7 @@ class _Requests:
 
 
 class _Producer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
-    """A producer of aiokafka that may be killed without being closed, and does not warn about that."""
+    """aiokafka's producer without the warning that it was not closed: workloads kill it on purpose."""
 
     def __del__(self) -> None:
         return
@@ -148,7 +150,7 @@ class AiokafkaProducer:
         self._client: Any = _Producer(**settings, **options)
         self._requests = _Requests(self._client.client)
         self._queueing = asyncio.Lock()
-        """The lock that keeps sends in the order of the calls, which aiokafka alone would not do."""
+        """The lock that queues sends in the order of the calls, which aiokafka alone does not do."""
         self._transaction = 0
         """The number of the newest transaction."""
         self._failed = ""
@@ -320,7 +322,8 @@ class AiokafkaProducer:
 
 
 def _end_of_commit(error: BaseException, sent_count: int) -> Refused | None:
-    """Return what a failed commit proves if up to `sent_count` EndTxn may have reached a coordinator; None: nothing."""
+    """Return the error that a failed commit proves: Refused or Fenced. None if the transaction may have committed
+    all the same. `sent_count` is how many EndTxn may have reached a coordinator."""
     if sent_count > 1 or (isinstance(error, TimeoutError) and sent_count):
         return None
     if isinstance(error, _FENCED):
@@ -331,7 +334,7 @@ def _end_of_commit(error: BaseException, sent_count: int) -> Refused | None:
 
 
 class AiokafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
-    """A consumer that returns records after a rebalance only once the history has its new positions."""
+    """A consumer that, after a rebalance, returns records only once the workload could record its new positions."""
 
     def __init__(self, settings: Mapping[str, Any], isolation: Isolation, group: str | None):
         self.group = group
@@ -402,10 +405,10 @@ class AiokafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
         ]
 
     async def _settle(self) -> None:
-        """Find the positions from which the new partitions are read, and seek to them.
+        """Find the offsets from which newly assigned partitions are read, and seek to them.
 
         aiokafka fetches offsets as clients before KIP-447 did. Behind a committed transaction whose marker is still
-        on its way, it receives the offset before. So this method fetches the stable offsets.
+        on its way, it would receive the older offset. So this method fetches the stable offsets.
         """
         rebalance = self._rebalances
         if rebalance == 0 or self._client._subscription.reassignment_in_progress:

@@ -33,13 +33,15 @@ ArgumentsP = ParamSpec("ArgumentsP")
 
 
 class _Call(greenlet.greenlet if greenlet else object):  # type: ignore[misc]
-    """A blocking call under way, as a greenlet; its parent is the greenlet that runs the loop."""
+    """A call of blocking code that is under way, as a greenlet (a stack of its own). Its parent is the greenlet
+    that runs the event loop."""
 
 
 async def blocking(
     call: Callable[ArgumentsP, ResultT], *args: ArgumentsP.args, **kwargs: ArgumentsP.kwargs
 ) -> ResultT:
-    """Run `call` and return or raise what it does. Cancelling this raises CancelledError where the call waits."""
+    """Run `call`, which blocks, without blocking the event loop. Return or raise what it does. Cancelling this
+    raises CancelledError inside `call`, where it waits."""
     if greenlet is None:
         raise OncelogError(
             "a workload that writes through the sink needs greenlet: pip install greenlet"
@@ -60,7 +62,8 @@ async def blocking(
 
 
 def _wait(awaitable: Awaitable[ResultT]) -> ResultT:
-    """Wait for an awaitable inside a greenlet of `blocking`; the loop goes on meanwhile."""
+    """Wait for an awaitable from blocking code that runs inside `blocking`, and return its result. The event loop
+    goes on meanwhile."""
     parent = greenlet.getcurrent().parent
     assert parent is not None, "only a blocking call waits"
     found: ResultT = parent.switch(awaitable)
@@ -72,7 +75,7 @@ def _is_ours() -> bool:
 
 
 class _Stream:
-    """The part of a socket's interface that `Connection` uses, over a connection of the loop."""
+    """What `oncelog.client.connection` uses of a socket, over a connection of the event loop."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -102,7 +105,8 @@ class _Stream:
 
 
 class _Sockets:
-    """A replacement of the module `socket` in `oncelog.client.connection`."""
+    """What `oncelog.client.connection` gets in place of the module `socket`: connections of the event loop for
+    calls inside `blocking`, real sockets for others."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(socket, name)
@@ -122,7 +126,8 @@ def _with_tls(stream: Any, host: str, login: ClientLogin) -> Any:
 
 
 class _Time:
-    """A replacement of the module `time` where the client sleeps."""
+    """What the client's modules get in place of the module `time`: inside `blocking`, `sleep` lets the event loop
+    go on."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(time, name)

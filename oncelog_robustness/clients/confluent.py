@@ -1,7 +1,9 @@
-"""The adapter of confluent-kafka (librdkafka). The library has threads, so it runs against processes only.
+"""The adapter of confluent-kafka (librdkafka). The library has threads, so it runs against processes only, not in
+the simulator.
 
 librdkafka repeats EndTxn without telling, so a commit that is fenced may have happened at an earlier try. Its
-statistics count requests; only when EndTxn was sent once is a refusal believed. It speaks TV1 and sends generations.
+statistics count requests; only when EndTxn was sent once is a refusal believed. The adapter speaks TV1 (the
+transaction protocol before KIP-890), and sends the group member's generation with offsets.
 """
 
 import asyncio
@@ -76,8 +78,8 @@ class ConfluentClients:
 
 
 class _Requests:
-    """The number of requests of each kind that left for brokers, by librdkafka's own statistics.
-    It lives in the library's thread."""
+    """The number of requests of each kind that were sent to brokers, from librdkafka's own statistics, which come
+    in a thread of the library."""
 
     def __init__(self) -> None:
         self._reports = 0
@@ -95,7 +97,8 @@ class _Requests:
         return self._counts.get(kind, 0)
 
     def count(self, kind: str, poll: Callable[[float], Any]) -> int | None:
-        """Return how many requests of this kind have left by now; None when no report comes."""
+        """Return how many requests of this kind have been sent by now. Polls until a new report of statistics
+        comes; None if none comes."""
         # The first report to come may have been made before.
         wanted = self._reports + 2
         for _ in range(20):
@@ -186,7 +189,8 @@ class ConfluentProducer:
             await self._thread.call(MARGIN_S, lambda: self._poll(POLL_S))
 
     def _poll(self, timeout_s: float) -> None:
-        """Serve callbacks. A fatal error is raised here once, before the callbacks that name what it befell."""
+        """Run the callbacks of librdkafka that are due. A fatal error is ignored: it is raised here only once, and
+        the callbacks report what became of each record."""
         with contextlib.suppress(KafkaException):
             self._client.poll(timeout_s)
 
@@ -268,7 +272,8 @@ class ConfluentProducer:
         self._thread.end()
 
     async def _transact(self, step: Callable[[], Any]) -> None:
-        """Run a blocking step, and repeat it while librdkafka says that it may be."""
+        """Run a blocking call of librdkafka in its thread, and repeat it while librdkafka calls its error
+        retriable. Raises Refused, Fenced or Unanswered."""
         deadline_s = asyncio.get_running_loop().time() + CALL_TIMEOUT_S
         while True:
             try:
@@ -302,7 +307,8 @@ def _is_fenced(error: KafkaError) -> bool:
 
 
 def _end_of_commit(error: KafkaError, sent_count: int) -> Refused | None:
-    """Return what a failed commit proves if up to `sent_count` EndTxn may have reached a coordinator; None: nothing."""
+    """Return the error that a failed commit proves: Refused or Fenced. None if the transaction may have committed
+    all the same. `sent_count` is how many EndTxn may have reached a coordinator."""
     if sent_count > 1:
         return None
     if error.fatal() and _is_fenced(error):
@@ -313,7 +319,8 @@ def _end_of_commit(error: KafkaError, sent_count: int) -> Refused | None:
 
 
 class ConfluentConsumer:
-    """A consumer that assigns new partitions only after the application has received their positions."""
+    """A consumer that reads newly assigned partitions only after the workload could record its new positions in the
+    history."""
 
     def __init__(
         self, settings: dict[str, Any], client: str, isolation: Isolation, group: str | None
@@ -321,7 +328,8 @@ class ConfluentConsumer:
         self.group = group
         self.isolation = isolation
         self.group_metadata: Any = None
-        """The group metadata of the generation whose records were last returned."""
+        """librdkafka's metadata of the group, which names the generation in which the last records were returned.
+        None while the consumer has no partitions."""
         self._requests = _Requests()
         self._client: Any = confluent_kafka.Consumer(
             settings
@@ -344,7 +352,8 @@ class ConfluentConsumer:
         self._thread = CallThread(f"consumer {client}")
         self._positions: dict[Partition, int] = {}
         self._given: list[Any] | None = None
-        """The partitions that the group gave, before the application has received their positions."""
+        """The partitions that the group has assigned, until their positions are found and told. None at any other
+        time."""
         self._new_positions: Mapping[Partition, int] | None = None
         self._error: KafkaError | None = None
 

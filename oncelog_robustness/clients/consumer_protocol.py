@@ -1,8 +1,9 @@
 """A consumer in a group of the new consumer protocol (KIP-848), which no Python client speaks without threads of C.
 
-By heartbeats alone it reports the partitions it has and learns which it may have. Another library reads for it. It
-sends a heartbeat only when it is polled. Between two polls its application ends what it read, so partitions are given
-up with nothing open. Offsets are committed with the epoch of the poll that returned them.
+This code sends the heartbeats, which report the partitions it has and tell which it may have. Another library's
+consumer reads the records. A heartbeat is sent only when the consumer is polled. Between two polls its application
+ends what it read, so partitions are given up with no transaction open. Offsets are committed with the member epoch
+of the poll that returned them.
 
     the answer was lost                     it says everything anew with the epoch it had
     FENCED_MEMBER_EPOCH, UNKNOWN_MEMBER_ID  it gives up all and joins again
@@ -31,14 +32,16 @@ from oncelog_robustness.clients.wire import Brokers, Lost, Unreachable
 from oncelog_robustness.history import Isolation, Partition, Read
 
 REBALANCE_TIMEOUT_MS: Final = 20_000
-"""The time that an application gets to end what it read when partitions move, in milliseconds."""
+"""The time that a member has to give up partitions that must move, in milliseconds. Its application ends what it
+read from them in that time."""
 PAUSE_S: Final = 0.2
 """The pause after a failure, in seconds."""
 _OUT: Final = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
 
 
 class ProtocolConsumer:
-    """A `Consumer` and a `Member` of a group, in one."""
+    """A `Consumer` that is a member of a group of the consumer protocol (KIP-848), and a `Member`, so that it can
+    commit offsets in transactions."""
 
     def __init__(
         self, calls: GroupCalls, reader: Consumer, member_id: str, instance_id: str | None
@@ -68,7 +71,8 @@ class ProtocolConsumer:
         group: str,
         instance_id: str | None = None,
     ) -> "ProtocolConsumer":
-        """Open a consumer. `client` is its member id, which no other incarnation has."""
+        """Return a consumer that has not joined yet. `client` is its member id, which no other start of the client
+        may have."""
         reader = await clients.consumer(client, isolation, None)
         calls = GroupCalls(Brokers(clients.bootstrap, client), group)
         return cls(calls, reader, client, instance_id)
@@ -104,7 +108,8 @@ class ProtocolConsumer:
         return reads
 
     async def _say(self) -> None:
-        """Send one heartbeat and act on the response. Raises Refused when another member has the instance id."""
+        """Send one heartbeat, and take the new epoch and assignment from the response. Raises Refused when another
+        process has this instance id."""
         is_join = self._epoch == JOINS
         said = Said(self._epoch, owned=frozenset(self._next))
         if is_join or self._says_all:
@@ -143,8 +148,11 @@ class ProtocolConsumer:
         await self._read_on({})
 
     async def _take_over(self) -> bool:
-        """Give up partitions that are not assigned any more, report that at once, and find where to read new ones.
-        False: try later."""
+        """Make the partitions that are read equal to those assigned. Give up partitions that are no longer
+        assigned, and report that at once. Then fetch the committed offsets of new ones and begin to read there.
+
+        Returns False if that did not work; the next poll tries again.
+        """
         kept = {one: at for one, at in self._next.items() if one in self._assigned}
         if len(kept) < len(self._next):
             await self._read_on(kept)
@@ -179,7 +187,8 @@ class ProtocolConsumer:
         raise AssertionError("offsets go into a transaction, or by GroupCalls")
 
     async def close(self) -> None:
-        """Leave the group, for a static member only for a while. If the request is lost, the session will time out."""
+        """Leave the group; a static member (one with an instance id) leaves it only for a while. If the request is
+        lost, the coordinator removes the member after the session timeout."""
         if self._epoch != JOINS:
             leaving = LEAVES if self._instance_id is None else LEAVES_FOR_A_WHILE
             with suppress(Lost, Unreachable, KafkaError):

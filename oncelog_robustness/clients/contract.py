@@ -1,7 +1,8 @@
-"""The contract between a workload and any Kafka client. Each client library has one adapter, and none hides an error.
+"""The interface between a workload and any Kafka client. Each client library has one adapter.
 
-The adapters translate a library's exceptions. `Refused`: it did not happen and never will; `Fenced` (this producer is
-dead) and `EndedByOthers` (its transaction is over) say more. `Unanswered`: nobody knows, or the library does not say.
+An adapter translates the library's exceptions, and hides none. `Refused`: the call was not done and never will be.
+Two kinds of it say more: `Fenced` (this producer can do nothing any more) and `EndedByOthers` (its transaction is
+over). `Unanswered`: the call may have been done or not.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ class ClientError(Exception):
 
 
 class Refused(ClientError):
-    """The call was not done, and never will be. In a transaction: abort it."""
+    """The call was not done, and never will be. In a transaction, the caller must abort."""
 
 
 class Fenced(Refused):
@@ -27,23 +28,26 @@ class EndedByOthers(Refused):
 
 
 class Unanswered(ClientError):
-    """The call may have been done. In a transaction: its outcome is INFO, make a new producer."""
+    """The call may have been done, now or later. In a transaction, its outcome in the history is INFO (unknown),
+    and the caller must make a new producer."""
 
 
 class Producer(Protocol):
-    """A producer. The adapter's own settings bound every call in time; then it raises Unanswered."""
+    """A producer of any library. Each call ends in a bounded time, which the adapter sets; when that is over it
+    raises Unanswered."""
 
     protocol: str
     """The transaction version that the producer speaks, `TV1` or `TV2`."""
 
     sends_generation: bool
-    """True if `send_offsets` sends the member's generation (KIP-447). Without it members of one group are not fenced
-    from one another. Then exactly once takes one transactional id per input partition, or a group of one."""
+    """True if `send_offsets` sends the group member's generation (KIP-447), so that a member that was replaced is
+    fenced. Without it exactly once takes one transactional id per input partition, or a group of one member."""
 
     async def init_transactions(self) -> None: ...
 
     async def begin(self) -> None:
-        """Begin a transaction. If this raises, make a new producer; the same holds for an abort that raises."""
+        """Begin a transaction. If this or an abort raises, the producer is of no more use, and the caller must make
+        a new one."""
         ...
 
     async def send(self, partition: Partition, value: str | None, key: str | None = None) -> int:
@@ -54,8 +58,8 @@ class Producer(Protocol):
     async def send_offsets(
         self, offsets: Mapping[Partition, int], consumer: "Consumer | str"
     ) -> None:
-        """Add the next offsets to read to the transaction, for a member's group (with its generation,
-        KIP-447) or a group by name."""
+        """Add the next offsets to read to the transaction. `consumer` is the member that read them, whose
+        generation is sent (KIP-447), or the name of a group without members."""
         ...
 
     async def commit(self) -> None: ...
@@ -66,7 +70,8 @@ class Producer(Protocol):
 
 
 class Consumer(Protocol):
-    """A consumer that reads what it was assigned or, in a group, what the group assigns."""
+    """A consumer of any library. It reads the partitions that the caller assigns or, as a member of a group, those
+    that the group assigns."""
 
     group: str | None
     isolation: Isolation
@@ -82,13 +87,16 @@ class Consumer(Protocol):
     async def poll(self, timeout_ms: int) -> Sequence[Read]: ...
 
     def take_new_positions(self) -> Mapping[Partition, int] | None:
-        """Return, after a rebalance since the last call, every partition that the member has with
-        its position; else None."""
+        """Return the positions of all partitions that the member has, if there was a rebalance since the last call;
+        otherwise None. The caller records them in the history."""
         ...
 
     async def position(self, partition: Partition) -> int:
-        """Return the offset to read next, behind the markers and aborted records that were skipped. At the end of a
-        partition it equals the end that ListOffsets returns at this isolation level. No request is made for it."""
+        """Return the next offset to read, behind markers and aborted records that were skipped. It sends no
+        request.
+
+        At the end of a partition it equals the end that ListOffsets returns at this isolation level.
+        """
         ...
 
     async def commit(self, offsets: Mapping[Partition, int]) -> None: ...
@@ -106,13 +114,15 @@ class Admin(Protocol):
     async def bounds(
         self, partitions: Sequence[Partition], isolation: Isolation
     ) -> Mapping[Partition, tuple[int, int]]:
-        """Return the start and end offset of each partition; the end is the LSO or the high watermark."""
+        """Return the start and the end offset of each partition. The end is the LSO at read_committed, and the high
+        watermark at read_uncommitted."""
         ...
 
     async def committed(
         self, group: str, partitions: Sequence[Partition]
     ) -> Mapping[Partition, int]:
-        """Return the group's committed offsets, -1 for none. Only stable ones are fetched (RequireStable)."""
+        """Return the group's committed offset of each partition, -1 where it has none. Offsets of open transactions
+        are waited for (RequireStable)."""
         ...
 
     async def add_partitions(self, topic: str, partitions: int) -> None:
@@ -131,7 +141,7 @@ class Admin(Protocol):
 
 
 class Clients(Protocol):
-    """A factory of clients of one library against one target."""
+    """A factory of producers, consumers and admin clients of one library, against one cluster."""
 
     library: str
     """The library's name: `aiokafka`, `confluent-kafka` or `oncelog`."""
@@ -141,7 +151,8 @@ class Clients(Protocol):
     async def producer(
         self, client: str, transactional_id: str | None, timeout_ms: int
     ) -> Producer:
-        """Return a producer that is not initialised yet. `timeout_ms` is the transaction timeout."""
+        """Return a producer. One with a transactional id is not initialised yet, and `timeout_ms` is its
+        transaction timeout. None as the transactional id means an idempotent producer."""
         ...
 
     async def consumer(self, client: str, isolation: Isolation, group: str | None) -> Consumer: ...

@@ -1,7 +1,8 @@
-"""The calls of a group member to its coordinator, in both protocols, each as one request that is not repeated.
+"""The requests of a group member to its coordinator, in both group protocols. Each is sent once and is not
+repeated.
 
-A library sends only what is right; a member here sends whatever a test makes it send. KafkaError has the
-coordinator's answer. Lost means that nobody knows whether the request was carried out.
+A client library sends only what is right; here a test can send anything. KafkaError has the error of the
+coordinator's response. Lost means that nobody knows whether the request was carried out.
 """
 
 import uuid
@@ -19,7 +20,7 @@ CONSUMER_TYPE: Final = "consumer"
 JOINS, LEAVES, LEAVES_FOR_A_WHILE = 0, -1, -2
 """Member epochs with a special meaning (KIP-848): join, leave, and leave for a while."""
 FETCH_AS_MEMBER_VERSION: Final = 9
-"""The first version of OffsetFetch that names the member which asks."""
+"""The first version of OffsetFetch whose request names the member that sends it."""
 
 
 class Joined(NamedTuple):
@@ -29,13 +30,14 @@ class Joined(NamedTuple):
     member_id: str
     is_leader: bool
     members: tuple[str, ...]
-    """The members of the generation, to which the leader assigns; empty for all other members."""
+    """The member ids of the generation, if this member is the leader, which must assign partitions to them. For any
+    other member it is empty."""
     protocol: str
     must_assign: bool
 
 
 class HeartbeatAnswer(NamedTuple):
-    """The response to a heartbeat of the consumer protocol."""
+    """The response to a heartbeat of the consumer protocol (KIP-848)."""
 
     member_id: str
     epoch: int
@@ -46,7 +48,8 @@ class HeartbeatAnswer(NamedTuple):
 
 @dataclass(slots=True)
 class Said:
-    """The fields of a heartbeat of the consumer protocol. None: the field has not changed."""
+    """What a heartbeat of the consumer protocol (KIP-848) says. A field that is None is left out: it has not
+    changed since the last heartbeat."""
 
     epoch: int
     topics: tuple[str, ...] | None = None
@@ -56,7 +59,7 @@ class Said:
 
 
 class GroupCalls:
-    """The requests to the coordinator of one group."""
+    """The requests about one group, to the coordinator of that group."""
 
     def __init__(self, brokers: Brokers, group: str) -> None:
         self.brokers = brokers
@@ -64,8 +67,8 @@ class GroupCalls:
         self._topic_ids: dict[str, uuid.UUID] = {}
 
     async def ask(self, api_key: int, request: Any, version: int | None = None) -> Any:
-        """Send the request to the coordinator once.
-        Raises Lost, Unreachable, or KafkaError when there is no coordinator."""
+        """Send any request to the group's coordinator, once, and return the response. Raises Lost, Unreachable, or
+        KafkaError when there is no coordinator."""
         coordinator = await self.brokers.coordinator_of(GROUP, self.group)
         return await self.brokers.call(coordinator, api_key, request, version)
 
@@ -78,8 +81,12 @@ class GroupCalls:
         protocols: Mapping[str, bytes],
         timeouts_ms: tuple[int, int],
     ) -> Joined:
-        """Send a JoinGroup. `timeouts_ms`: of its session and of a rebalance.
-        Raises KafkaError; with MEMBER_ID_REQUIRED its message is the id to come back with."""
+        """Send a JoinGroup and return the response. `timeouts_ms` are the session timeout and the rebalance
+        timeout.
+
+        Raises KafkaError. With MEMBER_ID_REQUIRED its message is the member id with which the client must ask
+        again.
+        """
         types = types_of(versions.JOIN_GROUP)
         session_ms, rebalance_ms = timeouts_ms
         request = types.JoinGroupRequest(
@@ -147,8 +154,8 @@ class GroupCalls:
     # ------------------------------------------------------------------------------------- the consumer protocol
 
     async def say(self, member_id: str, instance_id: str | None, said: Said) -> HeartbeatAnswer:
-        """Send a heartbeat of the consumer protocol.
-        Raises KafkaError with the coordinator's error, or because a topic has no id now."""
+        """Send a heartbeat of the consumer protocol and return the response. Raises KafkaError with the
+        coordinator's error, or if a topic that the heartbeat names does not exist."""
         types = types_of(versions.CONSUMER_GROUP_HEARTBEAT)
         owned_of = None if said.owned is None else by_topic(sorted(said.owned))
         for topic in (*(said.topics or ()), *(owned_of or ())):
@@ -181,7 +188,8 @@ class GroupCalls:
         )
 
     def _named(self, assignment: Any) -> frozenset[Partition]:
-        """Return the assigned partitions, by name, of those topics that were ever subscribed to here."""
+        """Return the assigned partitions with their topics' names. The response has ids of topics; topics that no
+        heartbeat of this client named are left out."""
         names = {topic_id: topic for topic, topic_id in self._topic_ids.items()}
         return frozenset(
             (names[one.topic_id], int(number))
@@ -223,7 +231,8 @@ class GroupCalls:
     async def committed_to(
         self, me: Membership, partitions: Sequence[Partition]
     ) -> dict[Partition, int]:
-        """Return stable committed offsets, -1 for none, fetched as a member of a group of the consumer protocol."""
+        """Return the group's committed offset of each partition, -1 where it has none, fetched in the name of a
+        member (KIP-848). Raises KafkaError also while a transaction's offset is pending."""
         types = types_of(versions.OFFSET_FETCH, FETCH_AS_MEMBER_VERSION)
         group_request = types.OffsetFetchRequestGroup(
             group_id=self.group,

@@ -30,7 +30,7 @@ LIBRARIES: Final[Mapping[str, Callable[[Sequence[str]], Clients]]] = {
     "oncelog": _oncelog,
     "confluent-kafka": _confluent,
 }
-"""Functions that make the clients of each `Clients.library` for a list of `host:port`."""
+"""For each library's name, a function that makes its `Clients` for a list of `host:port`."""
 
 SIMULATED: Final = ("aiokafka", "oncelog")
 """The libraries that are pure asyncio, so that they run in the simulator."""

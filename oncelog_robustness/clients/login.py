@@ -1,5 +1,5 @@
-"""The login of every client of this process.
-Chaos sets it before the first client is made; elsewhere clients are plain."""
+"""The login (TLS and SASL) that every client of this process uses. Chaos sets it before the first client is made;
+where nothing sets it, clients connect in plaintext."""
 
 import asyncio
 from typing import Any
@@ -63,7 +63,7 @@ def own_login() -> dict[str, str]:
 
 
 class _Tokens(AbstractTokenProvider):  # type: ignore[misc]
-    """The provider from which aiokafka requests a token."""
+    """What aiokafka asks for an OAuth token of the login."""
 
     def __init__(self, login: ClientLogin) -> None:
         self._login = login

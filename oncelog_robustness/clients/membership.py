@@ -1,4 +1,4 @@
-"""The fields by which a producer names a group member whose offsets it commits (KIP-447)."""
+"""The names of a group member that a producer sends when it commits offsets for that member (KIP-447)."""
 
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -8,19 +8,22 @@ class Membership(NamedTuple):
     """The member's generation; in a group of the consumer protocol (KIP-848), its epoch."""
     member_id: str
     instance_id: str | None = None
-    """The instance id of a static member; None for others."""
+    """The instance id of a static member; None for a member that is not static."""
 
 
 @runtime_checkable
 class Member(Protocol):
-    """A consumer that knows its membership in a group."""
+    """A group's consumer that knows its membership, so that a producer can commit offsets in its name."""
 
     group: str | None
 
     @property
     def membership(self) -> Membership | None:
-        """Return the membership of the generation in which the member received its last records.
-        A newer one would vouch for records that it never returned. None: it is no member yet."""
+        """Return the membership under which the consumer received its last records. None: it is not a member yet.
+
+        A newer generation would be wrong: the coordinator would accept offsets of partitions that may be another
+        member's by now.
+        """
         ...
 
     def check_member(self) -> None:

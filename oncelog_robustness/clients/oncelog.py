@@ -1,6 +1,7 @@
-"""The adapter of our own producer (`oncelog.client`), which speaks TV2 (KIP-890). It reads with aiokafka.
+"""The adapter of oncelog's own producer (`oncelog.client`), which speaks TV2 (the transaction protocol of KIP-890).
+Consumers are aiokafka's.
 
-A refusal proves this:
+What an error of the producer proves:
 
     a record in a transaction     it is not in the log: the producer can only abort; 47 says that others have ended it
     EndTxn refused as fenced      fenced, unless a try before it may have decided: then nobody knows
@@ -30,7 +31,8 @@ ResultT = TypeVar("ResultT")
 
 
 class OncelogClients:
-    """A factory of our own clients against the brokers at `bootstrap`, a list of `host:port`."""
+    """A factory of oncelog's own producers, and of aiokafka's consumers, against the brokers at `bootstrap`, a list
+    of `host:port`."""
 
     library = "oncelog"
 
@@ -58,7 +60,8 @@ class OncelogClients:
         return made
 
     def two_phase_producer(self, client: str, transactional_id: str) -> "OncelogProducer":
-        """Return a producer whose transactions are decided from outside and have no time-out (KIP-939)."""
+        """Return a producer for two-phase commit (KIP-939): its transactions have no time-out, and the
+        application's database decides them."""
         return OncelogProducer(
             Producer(
                 self.bootstrap,
@@ -110,7 +113,8 @@ class OncelogProducer:
         await _told(self._producer.abort_transaction())
 
     async def prepare(self) -> str:
-        """Prepare the transaction and return the text that the application must store."""
+        """Prepare the transaction (KIP-939): all is flushed, and only its end is open. Return the text that names
+        it, which the application stores in its database."""
         return str(await _told(self._producer.prepare_transaction()))
 
     async def complete(self, stored: str) -> None:

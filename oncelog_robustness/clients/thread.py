@@ -1,7 +1,8 @@
-"""A thread for one client of a library that blocks: one call at a time, in the order of the requests.
+"""A thread for one client of a library that blocks. It runs one call at a time, in the order in which they were
+requested.
 
-It is a daemon thread. A call that never returns (librdkafka has such) delays neither its client's close
-nor the end of the process.
+It is a daemon thread. A call that never returns (librdkafka has such) delays neither its client's close nor the end
+of the process.
 """
 
 import asyncio
@@ -22,8 +23,8 @@ class CallThread:
         threading.Thread(target=self._work, name=name, daemon=True).start()
 
     async def call(self, timeout_s: float, function: Callable[[], ResultT]) -> ResultT:
-        """Run the function in the thread.
-        Raises Unanswered when that takes longer than `timeout_s`, and from then on at once."""
+        """Run the function in the thread, and return or raise what it does. Raises Unanswered if that takes longer
+        than `timeout_s`; every later call then raises Unanswered at once."""
         if self._is_stuck:
             raise Unanswered("an earlier call has not come back")
         loop = asyncio.get_running_loop()
@@ -48,7 +49,7 @@ class CallThread:
             raise Unanswered(f"no end in {timeout_s} s") from error
 
     def end(self) -> None:
-        """Let the thread end after the calls that it has."""
+        """End the thread once it has run the calls that were already requested."""
         self._calls.put(None)
 
     def _work(self) -> None:

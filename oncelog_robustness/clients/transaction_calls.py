@@ -1,7 +1,7 @@
-"""The requests about transactions and in the name of a producer, each sent once and by hand.
+"""The requests of a transactional producer and of an operator of transactions, each sent once and not repeated.
 
-A library sends only what is right. Here a test can send anything. KafkaError has the error of the coordinator or the
-leader; Lost means that nobody knows whether the request was received.
+A client library sends only what is right; here a test can send anything. KafkaError has the error of the
+coordinator's or the leader's response. Lost means that nobody knows whether the request was carried out.
 """
 
 import time
@@ -24,7 +24,7 @@ from oncelog_robustness.history import Partition
 TWO_PHASE_INIT: Final = 6
 TV2_END: Final = SPOKEN[versions.END_TXN]
 TV1_PRODUCE, TV1_END = 11, 4
-"""The newest versions of Produce and EndTxn that are TV1's."""
+"""The newest versions of Produce and EndTxn in TV1, the transaction protocol before KIP-890."""
 ACKS_ALL: Final = -1
 SET: Final = 0
 TOPIC: Final = 2
@@ -56,7 +56,8 @@ class TransactionCalls:
     async def init(
         self, transactional_id: str, timeout_ms: int, expected: Identity = NOBODY
     ) -> Identity:
-        """Send InitProducerId and return the new identity; `expected` is the identity that the request claims."""
+        """Send InitProducerId and return the new producer id and epoch. `expected` is the identity that the
+        producer claims to have had."""
         version = 4
         request = types_of(versions.INIT_PRODUCER_ID, version).InitProducerIdRequest(
             transactional_id=transactional_id,
@@ -71,8 +72,12 @@ class TransactionCalls:
     async def keep(
         self, transactional_id: str, timeout_ms: int
     ) -> tuple[Identity, Identity | None]:
-        """Take the transactional id over and keep its transaction (KIP-939).
-        Return the new identity, and that of the kept transaction; None if nothing was open."""
+        """Send an InitProducerId that takes the transactional id over and keeps its open transaction (KIP-939,
+        keepPreparedTxn).
+
+        Return the new identity, and the identity by which the kept transaction is ended; None if no transaction was
+        open.
+        """
         request = types_of(versions.INIT_PRODUCER_ID, TWO_PHASE_INIT).InitProducerIdRequest(
             transactional_id=transactional_id,
             transaction_timeout=timedelta(milliseconds=timeout_ms),
@@ -106,7 +111,8 @@ class TransactionCalls:
     async def produce(
         self, transactional_id: str, me: Identity, partition: Partition, value: str
     ) -> None:
-        """Send one record in a transaction by TV1, whether the partition was added to the transaction before or not."""
+        """Send one record in a transaction by a Produce of TV1, the protocol before KIP-890. The caller decides
+        whether the partition was added to the transaction before."""
         batch = encode_batch(
             [Record(None, value.encode(), time.time_ns() // 1_000_000)],
             producer_id=me.producer_id,
@@ -131,7 +137,8 @@ class TransactionCalls:
     async def end(
         self, transactional_id: str, me: Identity, *, is_commit: bool, version: int
     ) -> Identity:
-        """Send EndTxn and return the identity that holds from now on."""
+        """Send EndTxn. Return the producer id and epoch for the next transaction: in TV1 those of this one, in TV2
+        those of the response."""
         request = types_of(versions.END_TXN, version).EndTxnRequest(
             transactional_id=transactional_id,
             producer_id=me.producer_id,
@@ -147,7 +154,8 @@ class TransactionCalls:
     # ------------------------------------------------------------------------------------------ as an operator
 
     async def described(self, transactional_id: str) -> Identity:
-        """Return the identity of the transactional id. Raises KafkaError when no coordinator knows the id."""
+        """Return the producer id and epoch of a transactional id, by DescribeTransactions. Raises KafkaError when
+        no coordinator knows the id."""
         types = types_of(versions.DESCRIBE_TRANSACTIONS)
         request = types.DescribeTransactionsRequest(transactional_ids=(transactional_id,))
         answer = await self._brokers.call_any(versions.DESCRIBE_TRANSACTIONS, request)

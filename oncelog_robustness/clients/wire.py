@@ -1,11 +1,12 @@
-"""Kafka's protocol for a client on asyncio: up to five requests at a time on a connection, answered in their order.
+"""Kafka's protocol for a client on asyncio. A connection has up to five requests under way, answered in their
+order.
 
-    Unreachable   nothing was sent
-    Lost          it was sent, and nobody knows
-    KafkaError    it was answered so (`oncelog.errors`)
+    Unreachable   the request was not sent
+    Lost          it was sent, and no response came: it may have been carried out
+    KafkaError    the response has this error (`oncelog.errors`)
 
-The caller repeats a request, because it knows what is safe to repeat; `retrying` does so for
-requests that always are.
+The caller repeats a request, because it knows what is safe to repeat; `retrying` does so for requests that always
+are.
 """
 
 import asyncio
@@ -61,11 +62,12 @@ SPOKEN: Final[Mapping[int, int]] = {
     versions.CONSUMER_GROUP_HEARTBEAT: 0,
     versions.CONSUMER_GROUP_DESCRIBE: 0,
 }
-"""The version that is sent of each API; Apache Kafka 4.0 and later has them all.
-Produce 12, EndTxn 5 and TxnOffsetCommit 5 make a client TV2 (KIP-890)."""
+"""The version of each API that is sent; Apache Kafka 4.0 and later has them all. Produce 12, EndTxn 5 and
+TxnOffsetCommit 5 make a client speak TV2 (KIP-890)."""
 
 TOPIC_IDS_VERSION: Final = 12
-"""The first version of Metadata that asks for a topic by its name and returns its id."""
+"""The version of Metadata that `topic_id` sends: the first whose request names a topic by its name and whose
+response has its id."""
 
 IN_FLIGHT_MAX: Final = 5
 """The most requests under way on a connection, as in the Java client with idempotence."""
@@ -88,8 +90,8 @@ class Lost(Exception):
 
 
 class Connection:
-    """An open connection to a broker.
-    After a failure it is closed for good, because its place in the stream is lost."""
+    """An open connection to a broker. After a failed request it is closed for good: where the next response begins
+    is unknown then."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client_id: str
@@ -100,7 +102,8 @@ class Connection:
         self._correlation_id = 0
         self._room = asyncio.Semaphore(IN_FLIGHT_MAX)
         self._reading = asyncio.Lock()
-        """The lock that waiting requests get in their order, in which the responses come."""
+        """The lock under which a request reads its response. Requests get it in the order in which they were sent,
+        in which the responses come."""
         self.is_open = True
 
     @classmethod
@@ -123,7 +126,8 @@ class Connection:
         return connection
 
     async def _log_in(self, exchange: Exchange) -> None:
-        """Log in on the connection. Raises Lost, and OncelogError for a login that is refused."""
+        """Make the SASL exchange of this login on the connection. Raises Lost, and OncelogError for a login that is
+        refused."""
         answer = None
         while True:
             try:
@@ -173,7 +177,8 @@ class Connection:
 
 
 class Brokers:
-    """The brokers of a cluster as one client sees them. A connection opens when it is needed."""
+    """A client's connections to the brokers of a cluster, each opened when it is needed. It keeps the leaders and
+    coordinators that it has looked up."""
 
     def __init__(self, bootstrap: Sequence[str], client_id: str) -> None:
         self._bootstrap = parse_addresses(",".join(bootstrap))
@@ -193,7 +198,8 @@ class Brokers:
     async def call(
         self, address: Address, api_key: int, request: Any, version: int | None = None
     ) -> Any:
-        """Send a request and return the response. `version`, also that of `request`, replaces the one in `SPOKEN`."""
+        """Send a request to this broker and return the response. `version`, if given, replaces the one in `SPOKEN`;
+        `request` must be of that version."""
         connection = await self._connection(address)
         try:
             return await connection.call(api_key, request, version)
@@ -202,7 +208,8 @@ class Brokers:
             raise
 
     async def call_any(self, api_key: int, request: Any, version: int | None = None) -> Any:
-        """Send a request to the broker that answered last, after a failure to the next one, and return the response."""
+        """Send a request that any broker can answer, and return the response. The same broker is used until a
+        request to it fails; then the next one is."""
         known = tuple(dict.fromkeys((*self._addresses.values(), *self._bootstrap)))
         try:
             return await self.call(known[self._turn % len(known)], api_key, request, version)
@@ -221,7 +228,8 @@ class Brokers:
     # -------------------------------------------------------------------------------------------- who is who
 
     async def check_versions(self) -> Mapping[str, int]:
-        """Return the finalized features. Raises KafkaError(UNSUPPORTED_VERSION) for a broker that is too old."""
+        """Return the finalized features of the cluster, each with its level. Raises KafkaError(UNSUPPORTED_VERSION)
+        if the broker lacks a version in `SPOKEN`."""
         request = types_of(versions.API_VERSIONS).ApiVersionsRequest(
             client_software_name="oncelog-robustness",
             client_software_version=installed_version("oncelog"),
@@ -248,8 +256,8 @@ class Brokers:
         return leader
 
     async def refresh(self, topic: str) -> int:
-        """Learn the leaders of a topic and return its number of partitions.
-        Raises KafkaError when the topic does not exist."""
+        """Look up the leaders of a topic's partitions, and return how many partitions it has. Raises KafkaError
+        when the topic does not exist."""
         types = types_of(versions.METADATA)
         request = types.MetadataRequest(
             topics=(types.MetadataRequestTopic(name=topic),),
@@ -296,14 +304,16 @@ class Brokers:
 
 
 class Deadline:
-    """The time until which a call is repeated, and the growing pauses between its tries."""
+    """The time limit of a repeated request, and the pauses between its tries. Each is twice as long as the one
+    before, up to a second."""
 
     def __init__(self, timeout_s: float) -> None:
         self._ends_at = time.monotonic() + timeout_s
         self._pause_s = BACKOFF_MIN_S
 
     async def pause(self) -> bool:
-        """Sleep, and return whether another try is worth making."""
+        """Sleep, and return True: the caller may try again. Return False at once if the time limit would be over
+        after the sleep."""
         if time.monotonic() + self._pause_s > self._ends_at:
             return False
         await asyncio.sleep(self._pause_s)
@@ -314,7 +324,8 @@ class Deadline:
 async def retrying(
     brokers: Brokers, attempt: Callable[[], Awaitable[ResultT]], timeout_s: float
 ) -> ResultT:
-    """Repeat a call that does no harm when it is done twice. Raises what the last try raised."""
+    """Call `attempt` until it succeeds, with pauses, for at most `timeout_s`. It must do no harm when it is done
+    twice. Raises what the last try raised, and at once an error that no repetition cures."""
     deadline = Deadline(timeout_s)
     while True:
         try:

@@ -1,6 +1,9 @@
-"""An application: a transactional id of its own, the client library that its number selects, and incarnation
-after incarnation until the run is over. Each incarnation has the same id, so it fences its predecessor and
-ends what that one began."""
+"""An application of a workload: a client with a transactional id of its own that dies and is started again until
+the run is over.
+
+Its number selects the client library. Each start of it is called an incarnation. All have the same transactional
+id, so each fences its predecessor and ends what that one began.
+"""
 
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
@@ -18,7 +21,8 @@ Body = Callable[[Transactor, OpenTransaction], Awaitable[None]]
 async def run_application(
     lab: Lab, name: str, number: int, given: Watched, incarnation: Incarnation
 ) -> None:
-    """Run an application until the run is over; `name` is its transactional id as well."""
+    """Run an application until the run is over: call `incarnation` once for each start of it. `name` is its
+    transactional id as well."""
 
     async def work(process: ClientProcess) -> None:
         clients = lab.clients[number % len(lab.clients)]

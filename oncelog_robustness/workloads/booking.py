@@ -1,9 +1,11 @@
-"""An application that books payments in a database and in a topic, step by step, and a tool that recovers.
+"""The clients of the workload `prepared`: an application that books payments in a database and in a topic, and a
+tool that ends what such an application left behind.
 
     begin, send, prepare ─▶ write, commit in the database ─▶ end in the topic
     a successor          ─▶ init (fences) ─▶ take over the database's row (fences) ─▶ end what was left
 
-A blow waits for each incarnation: at one step, before it, under way, or after it.
+A blow (the process is killed or frozen, or a process of the cluster is killed) may be planned for each start of an
+application. It comes before, during or after one of these steps.
 """
 
 import asyncio
@@ -79,20 +81,23 @@ class BookingParameters(Watched):
     """The most sends in a transaction."""
     think_ms: Pause = 400
     blow_share: Share = 0.85
-    """The share of the incarnations that get a blow."""
+    """The share of an application's starts that get a blow: the application is killed or frozen, or a process of
+    the cluster is killed."""
     nth_max: int = Field(default=3, ge=1, le=100)
-    """The number of the transactions among which the one with the blow is drawn."""
+    """A blow comes in one of the first `nth_max` transactions after a start; which one is drawn."""
     harms: _Harms = (*[Harm.KILL, Harm.FREEZE] * 5, *Harm)
-    """The harms that a blow may do; one that stands here twice comes twice as often."""
+    """The kinds of harm from which that of a blow is drawn; one that stands here twice is drawn twice as often."""
     steps: _Steps = tuple(Step)
     tool_share: Share = 0.12
-    """The share of the incarnations instead of which a tool comes and ends what was left."""
+    """The share of an application's starts that are replaced by a start of the recovery tool, which ends what was
+    left."""
     tool_ms: Pause = 3_000
     freeze_ms: Pause = 12_000
     outage_ms: Pause = 4_000
     """The longest outage of a process of the cluster that a blow kills, in milliseconds."""
     operator_ms: Pause = 6_000
-    """The longest time between two looks of the operator, in milliseconds; 0: there is no operator."""
+    """The longest time after which the operator looks for an open transaction again, in milliseconds; 0: there is
+    no operator."""
     abort_share: Share = 0.1
     late_share: Share = 0.06
     """The share of calls to the database that arrive or are answered late."""
@@ -105,12 +110,14 @@ class Blow:
     moment: Moment
     harm: Harm
     nth: int
-    """The number of the transaction in which the blow comes, for steps of a transaction."""
+    """The number of the transaction, since the start, in which the blow comes; 0 for steps that come before the
+    first one."""
 
 
 @dataclass(slots=True)
 class Orders:
-    """The orders to an incarnation about its blow, and what its starter learns from it."""
+    """What one start of an application shares with its starter: the blow that is planned for it, and events by
+    which the two wait for each other at that blow."""
 
     blow: Blow | None
     is_struck: asyncio.Event = field(default_factory=asyncio.Event)
@@ -118,7 +125,8 @@ class Orders:
     is_recovered: bool = False
 
     async def at(self, step: Step, moment: Moment, nth: int) -> None:
-        """Report the blow if it comes at this step and moment, and wait for it, unless it comes under way."""
+        """Tell the starter if the blow is planned for this step and moment. Then wait until the starter lets the
+        application go on, unless the blow comes while the step is under way."""
         blow = self.blow
         if blow is None or self.is_struck.is_set():
             return
@@ -128,7 +136,8 @@ class Orders:
                 await self.goes_on.wait()
 
     async def during(self, step: Step, call: Coroutine[Any, Any, ResultT], nth: int = 0) -> ResultT:
-        """Return the result of `call`, with the blow before, during or after it."""
+        """Await `call`, which is this step, and return its result. The blow comes before, during or after it, if
+        one is planned for this step."""
         await self.at(step, Moment.BEFORE, nth)
         await self.at(step, Moment.UNDER_WAY, nth)
         answer = await call
@@ -138,7 +147,8 @@ class Orders:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The surroundings in which an application works."""
+    """What an application and its recovery tool work with: the lab, the parameters, the topic's partitions and the
+    database."""
 
     lab: Lab
     given: BookingParameters
@@ -149,7 +159,8 @@ class Place:
 
 
 class Recoverer:
-    """A tool that ends what an application has left. It requests a time-out, which a kept transaction does not have."""
+    """A tool that ends the transaction which a dead application left prepared, as the database's row says. Unlike
+    the application, its InitProducerId asks for a transaction time-out, which a kept transaction does not have."""
 
     def __init__(self, place: Place, orders: Orders, process: ClientProcess) -> None:
         self._place = place
@@ -177,8 +188,8 @@ class Recoverer:
 
 
 class Incarnation:
-    """One incarnation, which books payments until it fails, or the run is over.
-    `is_last`: it only ends what was left."""
+    """One start of an application, with a producer of its own. It books payments until a call fails, or the run is
+    over."""
 
     def __init__(self, place: Place, orders: Orders, process: ClientProcess) -> None:
         self._lab = place.lab
@@ -195,7 +206,8 @@ class Incarnation:
         self._values = 0
 
     async def live(self, *, is_last: bool) -> None:
-        """Live until an error or the end of the run; on an error exit as it is, and leave the rest to the successor."""
+        """End what the predecessor left, then book payments until an error or the end of the run. After an error it
+        exits as it is, and leaves the rest to its successor. `is_last`: book nothing."""
         try:
             await self._step(Step.INIT, self._producer.init_transactions())
             await self._recover()
@@ -213,14 +225,15 @@ class Incarnation:
         return await self._orders.during(step, call, self._nth)
 
     async def _recover(self) -> None:
-        """End what the predecessor left.
-        The producer is initialised first, so that nobody else can end what this reads as undecided."""
+        """End the transaction that the predecessor left prepared, as the database's row says. The producer is
+        initialised before that, so nobody else can end what this reads as undecided."""
         taken = await self._step(Step.TAKE_OVER, self._database.take_over(self._name))
         self._generation = taken.generation
         await self._step(Step.RECOVER, self._producer.complete(taken.stored))
 
     async def _pay(self) -> bool:
-        """Make one transaction. Returns False when this incarnation can do nothing more."""
+        """Make one transaction, with its payments in the database. Returns False when this start of the application
+        can do nothing more, and must exit."""
         await self._step(Step.BEGIN, self._producer.begin())
         opened = OpenTransaction(
             self._lab,

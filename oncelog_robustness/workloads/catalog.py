@@ -63,8 +63,8 @@ def make_workload(kind: str, name: str, parameters: Mapping[str, object]) -> Wor
 
 
 def facts_about(workloads: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the facts that checkers must know about these workloads, each given as in a scenario, by
-    `kind` and perhaps `name`."""
+    """Return the facts about these workloads that a history must have for the checkers: which topics lose records
+    by deletion. Each workload is given as in a scenario, by `kind` and perhaps `name`."""
     topics = [
         str(one.get("name", one["kind"]))
         for one in workloads

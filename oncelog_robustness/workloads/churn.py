@@ -1,10 +1,11 @@
-"""The workload `churn`: topics appear, grow and vanish, and records are deleted, under transactions that span them
-and a topic that stays. It shows that a deleted topic takes nothing else with it, and that no transaction hangs on
-a partition that is gone.
+"""The workload `churn`: topics are created, get partitions and are deleted, and records are deleted. Meanwhile
+transactions span these topics and one that stays. It shows that a deleted topic takes nothing else with it, and
+that no transaction hangs on a partition that is gone.
 
-The time alone decides which topics exist, so that writers know it without messages. Writers are wrong for as long as
-a creation or deletion takes, and that is the point. A name is never used again. So the target must not create topics
-by itself (`auto.create.topics.enable`): clients that ask for a deleted topic would bring it back.
+The time alone decides which topics should exist, so that writers know it without messages. While a creation or
+deletion is still under way, writers write to a topic that does not exist, and that is the point. A name is never
+used again. So the target must not create topics by itself (`auto.create.topics.enable`): clients that ask for a
+deleted topic would bring it back.
 """
 
 from pydantic import Field
@@ -36,7 +37,7 @@ from oncelog_robustness.workloads.transacting import OpenTransaction, Planned, T
 class ChurnParameters(Watched):
     writers: ClientCount = 3
     partitions: Partitions = 2
-    """The partitions of each topic at its beginning; the passing topics get one more at half-time."""
+    """The partitions of each topic at its beginning. A topic that will be deleted gets one more at half its life."""
     topic_period_ms: int = Field(default=2_000, ge=200, le=600_000)
     """The time between the creations of two topics, in milliseconds."""
     topic_life_ms: int = Field(default=5_000, ge=200, le=600_000)
@@ -64,7 +65,7 @@ class Churn:
         return f"{self.name}-passing-{number}"
 
     def due(self, now_ms: int) -> tuple[int, int, int]:
-        """Return how many topics should have been created, grown and deleted by now."""
+        """Return how many topics should have been created, given one more partition, and deleted at this time."""
         given = self.parameters
         steps = (0, given.topic_life_ms // 2, given.topic_life_ms)
         created, grown, deleted = (
@@ -112,8 +113,8 @@ class Churn:
             await admin.close()
 
     async def _step(self, lab: Lab, admin: Admin, due: tuple[int, int, int]) -> bool:
-        """Make one of the changes that are due, the oldest topic's first.
-        A change without a response is tried again."""
+        """Make one of the changes that are due, the oldest topic's first. Returns False if none is due. If the
+        change raises, it is still due, and the next call tries it again."""
         created, grown, deleted = due
         partitions = self.parameters.partitions
         if self._deleted < deleted and self._deleted < self._created:

@@ -1,9 +1,10 @@
 """The workload `compaction`: transactions update and delete keys in a compacted topic of tiny segments, which is
-cleaned all the time. It shows that the newest committed value of each key stays, whatever cleaning removes, and that
-no aborted record appears.
+cleaned all the time. It shows that the newest committed value of each key stays, and that no aborted record
+appears.
 
 A key belongs to one writer and one partition, so its newest value is the last one that its writer committed.
-Tombstones outlive a run (`delete.retention.ms` is a day), which tells a deleted key from a lost one.
+Tombstones outlive a run (`delete.retention.ms` is a day), so a key without a record and without a tombstone was
+lost.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,5 @@
-"""The contract of a workload: clients with a plan, and a history of what they did. It judges nothing; checkers do.
+"""The interface of a workload: clients that follow a plan, and write into the history of the run what they did and
+saw. Checkers judge the history; a workload judges nothing.
 
     setup   once, while nothing is broken: topics, first records
     start   until `lab.is_over`: clients work, meet errors, and record every operation in the history
@@ -17,38 +18,42 @@ from oncelog_robustness.history import AnyOperation
 
 
 class ClientProcess(Protocol):
-    """A client as a process of its own, which can die in the middle of everything.
-    It exits when its code returns, and then nothing of it goes on, closed or not."""
+    """One start of a client, which can be killed at any moment as a process can. It ends when its code returns;
+    nothing of it goes on then, whether its connections are closed or not."""
 
     name: str
-    """The client's name with its incarnation, such as `writer-2#3`."""
+    """The client's name and the number of this start, such as `writer-2#3`."""
 
     @property
     def is_running(self) -> bool: ...
 
     def kill(self) -> None:
-        """Kill the client as SIGKILL does: nothing of it goes on, and nothing is recorded but its last words."""
+        """End the client as SIGKILL does: nothing of it goes on, and only its last words (see `last_word`) are
+        still recorded."""
         ...
 
     def last_word(self, key: str, operation: AnyOperation) -> None:
-        """Record `operation` if the process ends before `settle(key)`; the process itself calls this.
+        """Leave an operation that is put into the history if the process ends before it calls `settle(key)`. So the
+        history has every operation that the process began.
 
-        So the history has every operation that it began. A second last word for a key replaces the first one.
+        The client's own code calls this. A second last word for a key replaces the first one.
         """
         ...
 
     def settle(self, key: str, operation: AnyOperation) -> None:
-        """Record `operation` instead of the last word of this key, in one step; the process itself calls this."""
+        """Put `operation` into the history and drop the last word of this key, in one step. The client's own code
+        calls this when the operation has ended."""
         ...
 
     async def ended(self) -> None:
-        """Wait until the client's code returned, was killed, or raised (which fails the run).
-        To give up waiting (a timeout) does the process no harm."""
+        """Wait until the client's code has returned, was killed, or raised (which fails the run). A caller may stop
+        waiting, such as by a timeout, without any effect on the client."""
         ...
 
 
 class Lab(Protocol):
-    """The surroundings in which a workload runs."""
+    """What a workload gets from the world it runs in (the simulator or a real target): client libraries, chance,
+    time, the history, and processes for its clients."""
 
     clients: Sequence[Clients]
     """The client libraries that take part; a workload distributes its clients over them."""
@@ -56,11 +61,11 @@ class Lab(Protocol):
     replicas: int
     """The number of replicas of the topics that workloads make."""
     topic_config: Mapping[str, str]
-    """The configuration that every topic gets beside what its workload wants."""
+    """The configuration that every topic gets in addition to what its workload wants."""
 
     @property
     def is_over(self) -> bool:
-        """True if work may not go on: clients then end what they have begun and return."""
+        """True if the time for work is over: clients must end what they have begun and return."""
         ...
 
     def now_ms(self) -> int:
@@ -72,17 +77,17 @@ class Lab(Protocol):
     def spawn(
         self, name: str, work: Callable[["ClientProcess"], Coroutine[Any, Any, None]]
     ) -> ClientProcess:
-        """Run `work` as the next incarnation of client `name`.
+        """Start client `name` once more, with `work` as its code, and return this start of it.
 
-        Outside the simulator the client is a process of the operating system, forked here. `work` sees the
-        state before the fork and keeps its changes to itself. It draws from a `random` of its own, and tells
-        others by `record` alone.
+        In a run of chaos the client is a process of the operating system, forked here. `work` sees the state before
+        the fork, and its own changes stay in its process. It has a `random` of its own, and tells others something
+        by `record` alone.
         """
         ...
 
     async def sleep(self, ms: int) -> None:
-        """Sleep for `ms`, or less when the run becomes over meanwhile.
-        A sleep that begins after that, in `check`, lasts its whole time."""
+        """Sleep for `ms`, or less if the run becomes over meanwhile. A sleep that begins when the run is over, as
+        in `check`, lasts its whole time."""
         ...
 
 

@@ -2,9 +2,9 @@
 the same transaction, while members die, join and leave. It shows that each committed input is once in each output,
 and that the group's offsets agree.
 
-Each library has a group of its own. Where the producer sends its generation to the group coordinator (KIP-447), the
-group has several members, each with its transactional id. Where it does not, members are not fenced from one another.
-Then exactly once takes a group of one, whose transactional id does the fencing.
+Each client library has a group and an output of its own. Some producers send their consumer's generation to the
+group coordinator (KIP-447), which fences members that were replaced. Their group has several members, each with its
+transactional id. Groups of other libraries have one member, whose transactional id alone does the fencing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,26 +54,27 @@ class CopierParameters(Watched):
     writers: ClientCount = 1
     """The number of writers that use transactions."""
     writes_max: Sends = 5
-    """The most records in a transaction, or under way at once."""
+    """The most records of an input writer in one transaction or, without transactions, under way at once."""
     write_pause_ms: Pause = 100
     members: ClientCount = 3
-    """The number of members of a group whose generation fences."""
+    """The number of members of a group whose library sends the generation (KIP-447). Other groups have one."""
     batch_max: Sends = 50
     """The most copies in a transaction."""
     abort_share: Share = 0.1
     consumer_protocol: bool = False
-    """True if members speak the new protocol (KIP-848), whatever their library does."""
+    """True if members speak the new consumer protocol (KIP-848) by our own code, whatever protocol their library
+    speaks."""
     static_share: Share = 0.0
-    """The share of static members, with the new protocol: one that comes back under its name gets
-    the partitions that it had."""
+    """The share of static members, where `consumer_protocol` is true. A static member that comes back under its
+    name gets the partitions that it had."""
     finish_limit_ms: Timeout = 180_000
-    """The time after healing for a group to read its input to the end: sessions and transactions of
-    dead members time out first."""
+    """The time after healing for a group to read its input to the end, in milliseconds. Sessions and transactions
+    of dead members must time out first."""
 
 
 @dataclass(frozen=True)
 class _Group:
-    """The group of one library."""
+    """The consumer group of one client library, with its output topic and the number of its members."""
 
     name: str
     output: str
@@ -173,7 +174,8 @@ class Copier:
     async def _finish(
         self, lab: Lab, admin: Admin, group: _Group, goal: Mapping[Partition, int]
     ) -> None:
-        """Bring every member back, to end what its dead predecessors began, and kill no member until all is read."""
+        """Let a group read its input to the end, and record how far it got. Members that died are started again, to
+        end what their predecessors began. None is killed before all is read or the time is up."""
         client, began_ms = f"{self.name}-check", lab.now_ms()
         running: list[ClientProcess] = []
         while True:
@@ -205,8 +207,8 @@ class Copier:
 
 
 def _goal(inputs: Sequence[FinalRead]) -> dict[Partition, int]:
-    """Return the least offset of each partition that means it was read: behind the last record, because
-    markers need not be passed."""
+    """Return, for each partition, the least committed offset which means that all of it was read: behind the last
+    record. Markers at the end need not be passed. An empty partition has -1."""
     stable = [one for one in inputs if one.isolation is Isolation.READ_COMMITTED]
     return {
         (one.topic, one.partition): one.reads[-1].offset + 1 if one.reads else -1 for one in stable
@@ -214,7 +216,7 @@ def _goal(inputs: Sequence[FinalRead]) -> dict[Partition, int]:
 
 
 class _Member:
-    """One incarnation of one member of a group."""
+    """One start of a member of a copying group, from `open` to its death or the end of its work."""
 
     def __init__(
         self,
@@ -269,8 +271,8 @@ class _Member:
         return any(found[one] < wanted for one, wanted in self._goal.items())
 
     async def _copy_on(self, reader: WrittenReader) -> bool:
-        """Copy until a transaction is not committed, or nothing is left.
-        Returns False when this producer can do nothing more."""
+        """Copy records until a transaction is not committed, or nothing is left to copy. Returns False when the
+        producer can do nothing more, and this member must exit."""
         draw, idle = self._lab.random, 0
         while self._goal is not None or not self._lab.is_over:
             reads = await reader.poll()

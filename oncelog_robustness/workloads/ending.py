@@ -1,11 +1,11 @@
-"""The end of a run, for a lab whose clients live in its own process."""
+"""The end of a run, for a lab (a workload's surroundings) whose clients live in its own process."""
 
 import asyncio
 from collections.abc import Mapping
 
 
 class EndingLab:
-    """The part of a `Lab` that knows whether the run is over, and sleeps until it is."""
+    """The part of a `Lab` that knows whether the run is over, and wakes its sleepers when it becomes so."""
 
     topic_config: Mapping[str, str] = {}
 

@@ -1,4 +1,5 @@
-"""The lives of clients: dying and coming back, and trying again while they wait for something."""
+"""The lives of clients: they are started, killed after a drawn time and started again. And calls that are repeated
+until they succeed."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -19,7 +20,8 @@ ResultT = TypeVar("ResultT")
 
 
 async def live_on(lab: Lab, name: str, work: Work, *, life_ms: int, rest_ms: int) -> None:
-    """Run one client, incarnation after incarnation, until the run is over; each is killed after a drawn time."""
+    """Start one client again and again until the run is over. Each start of it is killed after a drawn time, unless
+    it ends before."""
     while not lab.is_over:
         process = lab.spawn(name, work)
         await outlive(lab, process, drawn_life_ms(lab, life_ms))
@@ -27,13 +29,13 @@ async def live_on(lab: Lab, name: str, work: Work, *, life_ms: int, rest_ms: int
 
 
 def drawn_life_ms(lab: Lab, mean_ms: int) -> int | None:
-    """Draw how long a client lives, in milliseconds; None: it is not killed."""
+    """Draw after how many milliseconds a client is to be killed; `mean_ms` is the mean. None if that is 0: it is
+    not killed."""
     return int(lab.random.expovariate(1 / mean_ms)) if mean_ms > 0 else None
 
 
 async def outlive(lab: Lab, process: ClientProcess, life_ms: int | None) -> None:
-    """Wait until the client has ended: by itself, or killed after `life_ms`, or killed because it
-    did not end with the run."""
+    """Wait until the client has ended. Kill it after `life_ms`, or if it goes on for long after the run is over."""
     began_ms = lab.now_ms()
     over_ms: int | None = None
     while True:
@@ -79,7 +81,8 @@ async def _ended_within(process: ClientProcess, ms: int) -> bool:
 async def retried(
     lab: Lab, limit_ms: int, call: Callable[[], Awaitable[ResultT]], pause_ms: int = 200
 ) -> ResultT:
-    """Repeat `call` until it raises no error, and return its result. After `limit_ms` the error is raised."""
+    """Repeat `call` while it raises ClientError, and return its result. Once `limit_ms` have passed, the error is
+    raised."""
     deadline_ms = lab.now_ms() + limit_ms
     while True:
         try:

@@ -1,9 +1,11 @@
-"""The workload `meddling`: transactions, and other clients that meddle with them. Meddlers look at everything, and
-send requests in the name of producers that they are not or are no more. They write when their transaction is over,
-change a topic's configuration, and play a sink's attempts in every wrong order. It shows that a client without the
-right changes nothing, and that a late write is written nowhere.
+"""The workload `meddling`: transactions, and other clients that meddle with them. It shows that a client without
+the right changes nothing, and that a late write is written nowhere.
 
-Meddlers have ids, sinks and attempts of their own. Of the writers they only use identities that
+Meddlers ask about everything, and send requests in the name of producers that they are not or are no more. They
+write when their transaction is over, and change a topic's configuration. They make the calls about a Spark sink's
+attempts (tries to write a micro-batch) in every wrong order.
+
+Meddlers have transactional ids, sinks and attempts of their own. In a writer's name they only use identities that
 never existed, or are over.
 """
 
@@ -119,7 +121,7 @@ class Meddling:
 
 
 class _Meddler:
-    """One incarnation of a meddler."""
+    """One start of a meddler, which makes its requests one at a time over connections of its own."""
 
     def __init__(self, workload: Meddling, lab: Lab, process: ClientProcess) -> None:
         self._lab = lab
@@ -136,7 +138,7 @@ class _Meddler:
         self._brokers.close()
 
     async def step(self) -> None:
-        """Do one drawn thing, whatever the response is."""
+        """Make one drawn request, or a short series of them. Any response is fine, and none."""
         draw, calls = self._lab.random, self._calls
         sink = f"{self._topic}-sink"
         steps: Sequence[Callable[[], Awaitable[object]]] = (
@@ -165,8 +167,8 @@ class _Meddler:
         return f"{self._process.name}-{self._ids}"
 
     async def _be_somebody_else(self) -> None:
-        """Send a request in the name of a writer: as a producer that does not exist, or as one
-        of an epoch that is over."""
+        """Send a request in the name of a writer, with a producer id that does not exist or a producer epoch that
+        is over. It must be refused."""
         draw, calls = self._lab.random, self._calls
         victim = draw.choice(self._victims)
         its = await calls.described(victim)
@@ -183,9 +185,12 @@ class _Meddler:
         await draw.choice(steps)()
 
     async def _open_as(self, victim: str, me: Identity) -> None:
-        """Open as a producer of the victim. The request is refused, and yet it may end what the victim has open: an
-        epoch is compared only when nothing is open (`prepareInitProducerIdTransit` of Kafka). So the history has it
-        as a producer without a response."""
+        """Send InitProducerId in the name of the victim, with the identity `me`. It is refused, and yet it may end
+        what the victim has open. The reason: Kafka compares the epoch only when nothing is open
+        (`prepareInitProducerIdTransit`).
+
+        So the history has this call as a producer that was never answered.
+        """
         fact = ProducerReady(transactional_id=victim, protocol="TV1")
         client, now_ms = self._process.name, self._lab.now_ms()
         self._lab.record(note(fact, client=client, invoked_ms=now_ms, completed_ms=None))
@@ -198,15 +203,16 @@ class _Meddler:
             await self._end(mine, me, is_commit, self._lab.random.choice((TV1_END, TV2_END)))
 
     async def _end(self, mine: str, me: Identity, is_commit: bool, version: int) -> Identity:
-        """End a transaction and return the new identity, or the same one if the request is refused."""
+        """Send EndTxn for a transaction of this meddler. Return the identity that the response has, or `me` if the
+        request is refused."""
         try:
             return await self._calls.end(mine, me, is_commit=is_commit, version=version)
         except KafkaError:
             return me
 
     async def _end_twice(self) -> None:
-        """End a transaction twice: the second request has the identity that the first one returned, while
-        markers are on their way."""
+        """End a transaction three times: each further EndTxn has the identity that the one before returned, while
+        markers are still on their way."""
         mine = self._own_id()
         me = await self._calls.init(mine, self._timeout_ms)
         await self._calls.add(mine, me, self._partition())

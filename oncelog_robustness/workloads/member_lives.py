@@ -1,7 +1,7 @@
-"""One incarnation of one member that keeps to no order, in each of the two protocols of groups.
+"""One start of a group member that keeps to no order, in each of the two group protocols.
 
-Every step is drawn: the right one, or one that a coordinator must refuse. The member goes on,
-whatever the response is.
+Every step is drawn: the right one, or one that a coordinator must refuse. The member goes on, whatever the response
+is.
 """
 
 import asyncio
@@ -33,18 +33,20 @@ PROTOCOLS: Final = ("range", "roundrobin", "sticky")
 UNANSWERED: Final = (Lost, Unreachable, KafkaError)
 
 Commits = Callable[[GroupCalls, Membership, bool], Awaitable[None]]
-"""A function that commits an offset in the name of a member and records it.
-True: nobody ever was or will be that member."""
+"""A function that commits a drawn offset in the name of a member and records the commit in the history. Its last
+argument is true if nobody ever was or will be that member."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberRun:
-    """The parameters of a member's life, in either protocol."""
+    """What a member of either protocol is given for one start: the lab, its group's calls, its ids, and how often
+    it does wrong things."""
 
     lab: Lab
     calls: GroupCalls
     member_id: str
-    """The member id that the client would like to have, or has if it may choose."""
+    """The member id that the client asks for. In the consumer protocol a client chooses it; in the classic one the
+    coordinator does."""
     instance_id: str | None
     topics: tuple[str, ...]
     session_ms: int
@@ -59,11 +61,12 @@ class MemberRun:
         await self.lab.sleep(self.lab.random.randint(0, self.pause_ms))
 
     async def be_silent(self) -> None:
-        """Send nothing for longer than a session."""
+        """Send nothing for twice the session timeout, so that the coordinator removes the member."""
         await self.lab.sleep(self.session_ms * 2)
 
     def wrong(self, me: Membership) -> Membership:
-        """Draw a membership that is wrong: of no member, or of a generation that is over."""
+        """Draw a membership that the coordinator must refuse: a member id or instance id that nobody has, or a
+        generation that is over or never was."""
         return self.lab.random.choice(
             (
                 me._replace(generation=me.generation - 1),
@@ -101,8 +104,8 @@ class ClassicMemberRun:
         self._calls.brokers.close()
 
     def _drawn_protocols(self) -> dict[str, bytes]:
-        """Draw the member's subscription under each assignor that it supports; most members
-        prefer the first assignor."""
+        """Draw the assignors that the member supports, each with its subscription. Most members list all of them in
+        the same order."""
         run = self._run
         topics = list(run.topics) if run.strikes(0.7) else []
         metadata = ConsumerProtocolMemberMetadata(0, topics, b"").encode()
@@ -167,7 +170,7 @@ class ClassicMemberRun:
             await run.be_silent()
 
     async def _wrong_step(self, joined: Joined, somebody: Membership) -> None:
-        """Send a wrong request; its response, or its lack, says nothing about this member."""
+        """Send one drawn request that is wrong. Its response does not change what this member believes about itself."""
         run = self._run
         steps: Sequence[Callable[[], Awaitable[object]]] = (
             lambda: self._calls.heartbeat(somebody),

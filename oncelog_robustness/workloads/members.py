@@ -1,10 +1,12 @@
-"""The workload `members`: members of groups that keep to no order. They join and forget to come back, claim
-generations that are over, and keep partitions that they should give up. They fall silent, die, and return under their
-names. Transactions commit offsets of the same groups, and an operator deletes offsets and groups under them. It shows
-that an offset is what was committed last, and never what was refused, aborted or deleted. It also shows that a group
-takes every member that joins when all that is over.
+"""The workload `members`: members of groups that keep to no order, while transactions commit offsets of the same
+groups and an operator deletes offsets and groups.
 
-Offsets are numbers that no other commit has. The history has a deletion as a commit of -1.
+Members join and forget to come back, claim generations that are over, and keep partitions that they should give up.
+They fall silent, die, and return under their names. The workload shows that a committed offset is the last one that
+was committed, and never one that was refused, aborted or deleted. It also shows that a group takes every member
+that joins when all that is over.
+
+Each commit has an offset that no other commit has. In the history a deletion is a commit of -1.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -51,8 +53,8 @@ from oncelog_robustness.workloads.transacting import OpenTransaction, Planned, T
 OFFSET_MAX: Final = 2**50
 DELETED: Final = -1
 TAKEN_LIMIT_MS: Final = 60_000
-"""The time after healing until a newcomer must have every partition: sessions and rebalances of
-dead members time out first."""
+"""The time after healing within which a new member must have been assigned every partition, in milliseconds.
+Sessions and rebalances of dead members must time out first."""
 
 
 class MembersParameters(Watched):
@@ -60,7 +62,8 @@ class MembersParameters(Watched):
     classic_groups: ClientCount = 1
     consumer_groups: ClientCount = 1
     either_groups: ClientCount = 1
-    """The number of groups whose members speak either protocol: the first to come to an empty group decides."""
+    """The number of groups whose members speak either group protocol: the first member of an empty group decides
+    which."""
     empty_groups: ClientCount = 1
     """The number of groups without members, which only hold offsets."""
     members: ClientCount = 3
@@ -198,7 +201,8 @@ class Members:
         await admin.close()
 
     async def _forget_topic(self, lab: Lab, admin: Admin, brokers: Brokers) -> None:
-        """Delete a topic, with which its committed offsets go. No other client knows this topic."""
+        """Create a topic, commit an offset of it, and delete the topic: the offset must vanish with it. No other
+        client knows this topic."""
         topic = f"{self.name}-passing-{lab.random.randrange(2**32)}"
         await admin.create_topic(topic, 1, lab.replicas, {})
         try:
@@ -209,7 +213,8 @@ class Members:
             await admin.delete_topic(topic)
 
     async def _is_taken(self, lab: Lab, group: str) -> None:
-        """Join as a newcomer until every partition is its own, or the time is up, and record which it was."""
+        """Join the group as a new member, until it is assigned every partition or the time is up. Record in the
+        history which partitions it got."""
         client, began_ms = f"{self.name}-check", lab.now_ms()
         brokers = Brokers(lab.clients[0].bootstrap, client)
         calls = GroupCalls(brokers, group)
@@ -239,9 +244,9 @@ class Members:
 class _Offsets:
     """The commits and deletions of one client, one at a time; each is in the history before it is requested.
 
-    A listener repeats a request without a response. The first copy may have been carried out when the second
-    is refused, because the member was removed meanwhile. So a refusal proves something only where no copy can
-    be right, or none is made.
+    A listener repeats a request without a response. The first copy may have been carried out when the second is
+    refused, because the member was removed meanwhile. So a refusal proves that nothing was done only in two cases:
+    every copy must be refused, or the request is never repeated.
     """
 
     def __init__(self, lab: Lab, process: ClientProcess, partitions: Sequence[Partition]) -> None:
@@ -272,8 +277,10 @@ class _Offsets:
         *,
         is_sure: bool,
     ) -> None:
-        """Send the request of a commit and record how it ended.
-        `is_sure`: a refusal proves that nothing was done. Raises its error."""
+        """Send a commit or deletion by calling `ask`, and record how it ended. Raises the error of `ask`.
+
+        `is_sure`: if it is refused, nothing was done. Otherwise the outcome of a refusal is recorded as unknown.
+        """
         operation = OffsetsCommitted(
             client=self._process.name,
             invoked_ms=self._lab.now_ms(),

@@ -10,7 +10,7 @@ Partitions = Annotated[int, Field(ge=1, le=64)]
 Replicas = Annotated[int, Field(ge=0, le=9)]
 Sends = Annotated[int, Field(ge=1, le=1_000)]
 Pause = Annotated[int, Field(ge=0, le=60_000)]
-"""The longest pause, in milliseconds; each pause is drawn."""
+"""The longest pause, in milliseconds; the length of each pause is drawn."""
 Lifetime = Annotated[int, Field(ge=0, le=3_600_000)]
 """The mean time after which a client is killed, in milliseconds; 0: never."""
 Timeout = Annotated[int, Field(ge=500, le=900_000)]
@@ -24,7 +24,8 @@ class Parameters(BaseModel):
 
 
 class Watched(Parameters):
-    """The parameters of a workload whose clients die now and then, and whose topics have readers all the time."""
+    """The parameters of a workload whose clients are killed now and then, and whose topics are read by consumers
+    all the time."""
 
     readers: ClientCount = 1
     """The number of readers of each isolation level."""

@@ -1,11 +1,12 @@
-"""The database of the workload `prepared`: a small transactional one, the other side of a two-phase commit.
+"""The database of the workload `prepared`: a small transactional database in memory, the other side of a two-phase
+commit.
 
 It has a row for each payment, and one for each application. An application's row holds the text of the transaction
-that was booked last, and a generation. A next incarnation raises the generation before it reads. A commit needs the
-generation that its writer received, so that a commit of a predecessor is refused (ADR 0043).
+that was booked last, and a generation. An application that starts again raises the generation before it reads. A
+commit needs the generation that its writer received, so that a commit of a predecessor is refused (ADR 0043).
 
-A call is one instant of the database. Before it the request travels, and after it the answer does. Either may be late
-or lost, and a request that is on its way arrives though its client has died.
+A call is one instant of the database. Before it the request travels, and after it the answer does. Either may be
+late or lost, and a request that is on its way arrives though its client has died.
 """
 
 import asyncio
@@ -21,13 +22,15 @@ from oncelog_robustness.clients.contract import ClientError
 ANSWER_TIMEOUT_S: Final = 2.0
 _TRAVEL_S: Final = (0.000_3, 0.01)
 _LATE_S: Final = (0.01, 4.0)
-"""The range of a late journey, in seconds; about half of it is longer than the client waits."""
+"""The range of a late journey of a request or an answer, in seconds; about half of it is longer than the client
+waits."""
 
 ResultT = TypeVar("ResultT")
 
 
 class Overtaken(ClientError):
-    """The call was refused for good: another incarnation has taken over since, and this writer's generation is over."""
+    """The call was refused for good: the application has started again and raised the row's generation, so this
+    writer's generation is over."""
 
 
 class NotAnswered(ClientError):
@@ -57,7 +60,8 @@ class _Row:
 
 @dataclass(slots=True)
 class PaymentsDatabase:
-    """The database. It lives in the conductor's process, which never dies: make it there."""
+    """The database of all applications. It must be made in the process that runs the workload, which never dies,
+    and not in a client."""
 
     draw: random.Random
     now_ms: Callable[[], int]
@@ -68,8 +72,11 @@ class PaymentsDatabase:
     _context: contextvars.Context = field(default_factory=contextvars.copy_context)
 
     async def take_over(self, application: str) -> TakenOver:
-        """Raise the application's generation and read its row, in one transaction.
-        Raises NotAnswered; a repetition raises the generation again."""
+        """Raise the generation of the application's row, which fences all earlier starts of the application, and
+        return the row.
+
+        Raises NotAnswered: the generation may be raised or not. A repeated call raises it again.
+        """
 
         def work() -> TakenOver:
             row = self._row(application)
@@ -79,14 +86,15 @@ class PaymentsDatabase:
         return await self._ask(work)
 
     async def write(self, application: str, generation: int) -> None:
-        """Write in an open transaction, which nobody sees before its commit.
-        It is refused only if the row's generation has changed."""
+        """Write in an open transaction of the database, which nobody sees before its commit. Raises Overtaken if
+        the row's generation is not this one any more, or NotAnswered."""
         await self._ask(lambda: self._check(application, generation))
 
     async def commit(
         self, application: str, generation: int, stored: str, payments: Sequence[str]
     ) -> None:
-        """Commit all payments and the text, or nothing. Raises Overtaken or NotAnswered."""
+        """Commit all payments and the text of their Kafka transaction, or nothing. Raises Overtaken if the row's
+        generation is not this one any more, or NotAnswered."""
 
         def work() -> None:
             self._check(application, generation)
@@ -133,8 +141,8 @@ class PaymentsDatabase:
         return self.draw.random() < self.lost_share
 
     def _later(self, call: Callable[[], object]) -> None:
-        """Make the call after the time of a journey, in the database's context.
-        So a client that dies stops nothing that is under way."""
+        """Call `call` after the time that a request or an answer travels, in the database's own context. So the
+        death of a client stops nothing that is on its way."""
         is_late = self.draw.random() < self.late_share
         delay_s = self.draw.uniform(*(_LATE_S if is_late else _TRAVEL_S))
         asyncio.get_running_loop().call_later(delay_s, call, context=self._context)

@@ -1,5 +1,5 @@
-"""The workload `plain`: idempotent producers outside transactions.
-An acknowledged record stands in the log once, any other at most once, and all in order."""
+"""The workload `plain`: idempotent producers outside transactions. It shows that an acknowledged record is in the
+log once, any other at most once, and all are in order."""
 
 import asyncio
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ class Plain:
 
 
 class Bursts(NamedTuple):
-    """The bursts of a writer: its partitions, the most sends at once, and the pause."""
+    """How a writer sends: to which partitions, how many records at once, and with which pauses between such bursts."""
 
     partitions: Sequence[Partition]
     sends_max: int
@@ -69,7 +69,7 @@ class Bursts(NamedTuple):
 async def run_plain_writer(
     lab: Lab, name: str, number: int, given: Watched, bursts: Bursts
 ) -> None:
-    """Run a writer, life after life, with the client library that its number selects."""
+    """Start an idempotent writer again and again until the run is over. Its number selects the client library."""
 
     async def work(process: ClientProcess) -> None:
         clients = lab.clients[number % len(lab.clients)]
@@ -83,7 +83,7 @@ async def run_plain_writer(
 
 
 class _Writer:
-    """One incarnation of a writer."""
+    """One start of an idempotent writer, with a producer of its own."""
 
     def __init__(self, lab: Lab, process: ClientProcess, producer: Producer) -> None:
         self._lab = lab
@@ -92,8 +92,8 @@ class _Writer:
         self._sent = 0
 
     async def write_on(self, bursts: Bursts) -> None:
-        """Write until the run is over or a send is not acknowledged: its sequences may be lost then,
-        so this incarnation exits."""
+        """Send bursts of records until the run is over or a send is not acknowledged. Then the writer exits,
+        because its producer may have lost sequences."""
         draw = self._lab.random
         while not self._lab.is_over:
             count = draw.randint(1, bursts.sends_max)

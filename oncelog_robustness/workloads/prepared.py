@@ -1,9 +1,9 @@
 """The workload `prepared`: applications book payments in a database and in a topic, both or neither, by prepared
 transactions (KIP-939, ADR 0043).
 
-`booking` has the steps. At one of them a blow kills or freezes the application, or kills a process of the cluster. A
-frozen application goes on later, when a successor has taken over. Meanwhile an operator decides open transactions by
-what the database holds.
+`booking` has their steps. At one of them a blow kills or freezes the application, or kills a process of the
+cluster. A frozen application goes on later, when a successor has taken over. Meanwhile an operator decides open
+transactions by what the database holds.
 
 Only the simulator runs this workload, because the database lives in the memory of one process.
 """
@@ -43,15 +43,18 @@ from oncelog_robustness.workloads.reading import (
 
 FEATURE: Final = {"two.phase.commit.version": 1}
 _UNDER_WAY_MS: Final = 30
-"""The longest time after the begin of a call at which a blow comes under way, in milliseconds."""
+"""The longest time after the beginning of a call at which a blow that comes during the call falls, in milliseconds."""
 _LAST_WAIT_MS: Final = 60_000
-"""The time that a client gets to end by itself when the run is over, in milliseconds."""
+"""The time in which an application that was frozen must end by itself when it goes on again, in milliseconds; then
+it is killed."""
 _NAMES: Final = 3
-"""The number of names that an application's incarnations have in turn: one may live on beside two successors."""
+"""The number of client names that an application's starts take in turn: a frozen start may live on beside two
+successors."""
 
 
 class Hands(Protocol):
-    """The means by which this workload acts on the cluster."""
+    """What this workload can do to the cluster, besides being a client: kill one of a role's processes, or act as
+    its operator."""
 
     async def kill_one_of(self, role: str, lasts_ms: int) -> None: ...
 
@@ -71,7 +74,7 @@ class FreezableProcess(ClientProcess, Protocol):
 
 
 class HandsOn(Protocol):
-    """The part of a lab that this workload needs besides."""
+    """A lab that also has `hands`, as the simulator's lab has."""
 
     hands: Hands | None
 
@@ -124,8 +127,9 @@ class Prepared:
         lab.record(note(booked, client=client, invoked_ms=invoked_ms, completed_ms=lab.now_ms()))
 
     async def _operate(self, lab: Lab) -> None:
-        """Decide open transactions by what the database holds.
-        As a successor does, the operator takes the row over before it reads."""
+        """Act as an operator now and then: commit an open transaction if the database has its text, and abort it
+        otherwise. The operator takes the row over first, as a restarted application does, so that nobody can book
+        the payment afterwards."""
         hands = hands_of(lab)
         while not lab.is_over:
             await lab.sleep(lab.random.randint(0, self.parameters.operator_ms))
@@ -156,7 +160,8 @@ async def _allow_two_phase_commit(lab: Lab) -> None:
 
 
 class _Application:
-    """An application: incarnation after incarnation until the run is over, then one more, which ends what was left."""
+    """One application: it is started again and again until the run is over. Then it is started to end what was
+    left, until that succeeds."""
 
     def __init__(self, lab: Lab, workload: Prepared, number: int) -> None:
         self._lab = lab
@@ -212,7 +217,8 @@ class _Application:
     async def _outlive(
         self, process: FreezableProcess, orders: Orders, group: asyncio.TaskGroup
     ) -> None:
-        """Wait until the next incarnation may come: this one has ended, was killed, or stands still."""
+        """Wait until the application may be started again: its process has ended, was killed, or was frozen. If a
+        blow is planned, deal it."""
         lab, blow = self._lab, orders.blow
         struck = asyncio.ensure_future(orders.is_struck.wait())
         ended = asyncio.ensure_future(process.ended())
@@ -236,7 +242,8 @@ class _Application:
         await ended
 
     async def _haunt(self, process: FreezableProcess, orders: Orders) -> None:
-        """Let the frozen process go on, as if nothing had happened, and wait for its end."""
+        """Let a frozen process go on after a drawn time, as if nothing had happened. Wait for its end, and kill it
+        if it does not end in time."""
         await self._lab.sleep(self._lab.random.randint(0, self._given.freeze_ms))
         process.thaw()
         orders.goes_on.set()

@@ -1,4 +1,4 @@
-"""Readers that record what they received and where they began, and the last reads of a run."""
+"""Consumers that record in the history what they received and where they began to read, and the last reads of a run."""
 
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final
@@ -20,23 +20,24 @@ from oncelog_robustness.workloads.parameters import Watched
 
 POLL_MS: Final = 100
 FINAL_READ_LIMIT_MS: Final = 60_000
-"""The time limit for the last read of one partition, in milliseconds; when a consumer fails, another one reads on."""
+"""The time limit for the last read of one partition, in milliseconds. If a consumer fails within it, another one
+begins again."""
 DECIDED_LIMIT_MS: Final = 60_000
-"""The time after healing for every transaction to be decided, in milliseconds.
-The timeout of transactions that clients leave open is added."""
+"""The time after healing within which every transaction must be decided, in milliseconds. For transactions that
+clients left open, their time-out is added."""
 RETRY_TIMEOUT_MS: Final = 120_000
 """The time limit for the requests of `setup` and `check`, in milliseconds."""
 
 
 class WrittenReader:
-    """A consumer that records everything it receives."""
+    """A consumer that records every poll and every new position in the history."""
 
     def __init__(self, lab: Lab, client: str, consumer: Consumer) -> None:
         self._lab = lab
         self._client = client
         self.consumer = consumer
         self.next: dict[Partition, int] = {}
-        """The offset to read next in each partition, by the reads of this consumer."""
+        """The next offset to read in each partition, as far as this consumer has received records or was positioned."""
 
     async def assign(self, positions: Mapping[Partition, int]) -> None:
         invoked_ms = self._lab.now_ms()
@@ -83,7 +84,8 @@ class WrittenReader:
 def watchers(
     lab: Lab, name: str, partitions: Sequence[Partition], given: Watched
 ) -> list[Coroutine[Any, Any, None]]:
-    """Return readers of each isolation level, distributed over the libraries, which read until the run is over."""
+    """Return the readers of a workload, as coroutines that read until the run is over: `given.readers` of each
+    isolation level. The client libraries take turns."""
 
     def watcher(number: int, isolation: Isolation) -> Coroutine[Any, Any, None]:
         clients = lab.clients[number % len(lab.clients)]
@@ -106,7 +108,8 @@ async def read_on(
     partitions: Sequence[Partition],
     given: Watched,
 ) -> None:
-    """Live one life of a reader: read from the start or from a drawn offset, and now and then seek back or ahead."""
+    """Run one start of a reader, until the run is over or an error. It begins at the start of each partition or at
+    a drawn offset, and now and then seeks to another one."""
     try:
         starts, ends = await bounds_of(clients, process.name, partitions, isolation)
         consumer = await clients.consumer(process.name, isolation, None)
@@ -153,7 +156,8 @@ async def fetch_offsets(
     *,
     is_final: bool = False,
 ) -> dict[Partition, int]:
-    """Fetch the group's committed offsets, -1 for none, record and return them."""
+    """Fetch a group's committed offsets, record the fetch in the history, and return them. The offset is -1 where
+    the group has none."""
     invoked_ms = lab.now_ms()
     found = await admin.committed(group, partitions)
     offsets = tuple((topic, number, at) for (topic, number), at in found.items())
@@ -176,10 +180,10 @@ async def make_topic(
     config: Mapping[str, str] | None = None,
     replicas: int = 0,
 ) -> None:
-    """Make a topic, with `replicas` or, for 0, as many as are usual here.
+    """Create a topic with `replicas` replicas, or for 0 with as many as are usual in this lab.
 
-    Half the time its segments have a drawn size so small that they are full all the time. Retention removes nothing,
-    whatever the target's defaults are: a removed record would be taken for lost.
+    In half of all topics segments have a drawn size, so small that they are full all the time. Retention removes
+    nothing, whatever the target's defaults are: a removed record would be taken for lost.
     """
     wanted = {
         "retention.ms": "-1",
@@ -211,8 +215,8 @@ def partitions_of(topic: str, count: int) -> list[Partition]:
 async def await_decided(
     lab: Lab, admin: Admin, partitions: Sequence[Partition], limit_ms: int
 ) -> bool:
-    """Wait until no transaction is open: the last stable offset is the high watermark.
-    Returns False after `limit_ms`."""
+    """Wait until no transaction is open in these partitions, that is, until each last stable offset is the high
+    watermark. Returns False if that is not so after `limit_ms`."""
     deadline_ms = lab.now_ms() + limit_ms
     while True:
         try:
@@ -230,8 +234,8 @@ async def await_decided(
 async def final_reads(
     lab: Lab, client: str, partitions: Sequence[Partition], decided_limit_ms: int
 ) -> list[FinalRead]:
-    """Read every partition from its start to its end at both isolation levels, with each library in
-    turn, and record the reads."""
+    """Read every partition from its start to its end at both isolation levels, record these reads in the history
+    and return them. The client libraries take turns."""
     admin = await retried(lab, RETRY_TIMEOUT_MS, lambda: lab.clients[0].admin(client))
     await await_decided(lab, admin, partitions, decided_limit_ms)
     found: list[FinalRead] = []

@@ -1,4 +1,5 @@
-"""The lab for a real target: it runs workloads in real time, on real sockets, with clients that can be killed.
+"""The lab (a workload's surroundings) for a real target: it runs workloads in real time, on real sockets, with
+clients that can be killed.
 
     lab = RunLab([AiokafkaClients(bootstrap)], seed=7, duration_ms=10_000)
     run(lab, [workload])
@@ -6,9 +7,11 @@
 
 All clients live in this process, and yet `kill` is as sudden as SIGKILL. Each client's code runs in a context that
 knows its `ClientTask`, and the loop runs no callback of a dead client any more. There is no `except`, no `finally`,
-no last request, and its sockets close, as the kernel would close them. This cannot kill a thread: librdkafka's
-threads go on until their handle is collected, so a confluent-kafka client dies only as far as its Python code goes.
-For a client whose death must be complete, start it as a process of the operating system.
+no last request, and its sockets close, as the kernel would close them.
+
+This cannot kill a thread: librdkafka's threads go on until their handle is collected, so a confluent-kafka client
+dies only as far as its Python code goes. For a client whose death must be complete, start it as a process of the
+operating system.
 """
 
 import asyncio
@@ -56,7 +59,8 @@ async def _cancel_all() -> None:
 
 
 class ClientTask:
-    """A `ClientProcess` that is a task of this process."""
+    """A client that runs as a task of this process's event loop, and can be killed as if it were a process: the
+    `ClientProcess` of `RunLab`."""
 
     def __init__(self, name: str, record: Callable[[AnyOperation], None]) -> None:
         self.name = name
@@ -119,7 +123,8 @@ class ClientTask:
 
 
 class RunLab(EndingLab):
-    """A `Lab` in real time. `duration_ms` is how long `start` may work; a call of `end` ends it before."""
+    """A `Lab` in real time. `start` of the workloads may work for `duration_ms`; a call of `end` ends the run
+    before."""
 
     def __init__(
         self, clients: Sequence[Clients], seed: int, duration_ms: int, replicas: int = 1
@@ -213,13 +218,14 @@ def _is_dead(task: "asyncio.Task[Any]") -> bool:
 
 
 def _never_finalize(task: "asyncio.Task[Any]") -> None:
-    """Keep the task for ever: collecting a suspended coroutine runs its `finally`, which a killed process does not."""
+    """Keep a dead client's task in memory for ever. If Python collected its suspended coroutine, the `finally`
+    blocks would run, which do not run in a killed process."""
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(task))
 
 
 class KillingLoop(asyncio.SelectorEventLoop):
-    """asyncio's event loop, which skips the callbacks of dead clients."""
+    """asyncio's event loop, changed so that it does not run the callbacks of clients that were killed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -245,8 +251,8 @@ class KillingLoop(asyncio.SelectorEventLoop):
         return handle
 
     def call_exception_handler(self, context: Any) -> None:
-        """Ignore errors of aiokafka that are never awaited: for a fenced producer it also gives the error to
-        futures without a waiter."""
+        """Handle an error that nobody awaited, as asyncio does, but ignore errors of aiokafka. For a fenced
+        producer it also sets the error on futures that nobody awaits."""
         is_left = context.get("message") == "Future exception was never retrieved"
         if not (is_left and isinstance(context.get("exception"), ClientLibraryError)):
             super().call_exception_handler(context)

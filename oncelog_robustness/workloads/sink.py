@@ -1,11 +1,13 @@
-"""The workload `sink`: attempts of the Spark sink without Spark. Several drivers of one query open, write, seal,
-commit and abort batches. They die in the middle, repeat batches that were committed, and leave tasks behind that go
-on as zombies. They are slower than their attempt may be. Now and then they begin again with a new checkpoint, as
-another query that adopts the sink.
+"""The workload `sink`: writers of micro-batches to a Spark sink, without Spark. It shows that each batch is in the
+topic once and whole, by one attempt and one try of each task, or not at all.
 
-It shows that each batch is in the topic once and whole, by one attempt and one try of each task, or not at all. All
-of it is the sink's own code, `oncelog.spark.attempt` and the blocking client; only rows of Arrow are left out. The
-private calls are oncelog's, so this runs against no other broker.
+An attempt is one try to write a micro-batch. Several drivers of one query open attempts, write, seal, commit and
+abort. They die in the middle, repeat batches that were committed, and leave tasks behind that go on as zombies.
+They are slower than their attempt may be. Now and then a driver begins with a new checkpoint, as another query that
+takes the sink over.
+
+All of it is the sink's own code, `oncelog.spark.attempt` and the blocking client; only rows of Arrow are left out.
+The private calls are oncelog's, so this runs against no other broker.
 """
 
 import asyncio
@@ -63,12 +65,12 @@ from oncelog_robustness.workloads.reading import (
 )
 
 SURE_WITHIN_MS: Final = 1_000
-"""The longest answer, in milliseconds, that proves something when it says that another attempt did the batch.
-The coordinator knows who decided the last twenty batches. A later answer may come after twenty more."""
+"""The longest time, in milliseconds, in which the answer that another attempt committed the batch is surely right.
+The coordinator knows who decided the last twenty batches, and a later answer may come after twenty more."""
 
 HASTY_MS_MAX: Final = 3_000
-"""The longest of the timeouts so short that they may pass while a step of the attempt is being written, in
-milliseconds. Each power of ten is drawn alike."""
+"""The longest of the short attempt timeouts, in milliseconds, which may pass while the attempt is still being
+written. Shorter ones are drawn so that each power of ten is as likely as any other."""
 
 
 class SinkParameters(Watched):
@@ -81,12 +83,14 @@ class SinkParameters(Watched):
     second_try_share: Share = 0.2
     """The share of the tasks that run twice at once, as a speculative task does."""
     zombie_share: Share = 0.15
-    """The share of the tasks that are left behind, to go on whenever they like."""
+    """The share of the tasks of which one more try is started and left behind. It goes on when its attempt may be
+    over."""
     zombie_pause_ms: Pause = 2_000
     give_up_share: Share = 0.1
-    """The share of the attempts that are aborted when all is sealed."""
+    """The share of the attempts (tries to write a micro-batch) that are aborted when all their tasks are sealed."""
     repeat_share: Share = 0.2
-    """The share of the batches that were committed already, and of the commits that are requested twice."""
+    """The share of the batches that are written again though they are committed already. It is also the share of
+    the commits that are requested twice."""
     think_ms: Pause = 600
     attempt_timeout_ms: Timeout = 10_000
     hasty_share: Share = 0.25
@@ -96,7 +100,8 @@ class SinkParameters(Watched):
 
 
 class _Turn(NamedTuple):
-    """The batch that a driver must write: of the query that owns the sink, or the first one of a new query."""
+    """The micro-batch that a driver writes next: one of the query that owns the sink, or the first one of a new
+    query, which takes the sink over."""
 
     query: str
     batch: int
@@ -139,14 +144,16 @@ class Sink:
 
 @dataclass(frozen=True, slots=True)
 class _Try:
-    """One try of one task: its branch, and the outcome that it gave its driver."""
+    """A finished try of one task: its branch (the name of the try), and the outcome that the task reported to its
+    driver."""
 
     branch: str
     outcome: BranchOutcome
 
 
 class _Driver:
-    """One incarnation of one driver."""
+    """One start of a driver: the part of a Spark query that opens an attempt for each micro-batch, runs the tasks
+    and commits."""
 
     def __init__(
         self,
@@ -177,7 +184,8 @@ class _Driver:
         return Cluster(self._bootstrap, self._settings)
 
     async def run_batch(self) -> None:
-        """Run one batch. Raises OncelogError where Spark would fail the query."""
+        """Write one micro-batch: open an attempt, run its tasks, commit or abort it, and record how it ended.
+        Raises OncelogError where Spark would fail the query."""
         with self._cluster() as cluster:
             attempt = AttemptName(self._sink, self._lab.random.randbytes(NONCE_BYTES))
             # The attempt is opened first, because the sink exists only from its first attempt on.
@@ -216,7 +224,8 @@ class _Driver:
         return _Turn(described.query_id or self._sink, batch, adopts=False)
 
     async def _run_tasks(self, attempt: AttemptName, turn: _Turn) -> Sequence[tuple[int, _Try]]:
-        """Run the tasks and return the try of each that must win. Raises OncelogError when a task has none."""
+        """Run all tasks of the attempt, some of them twice at once. Return one successful try of each task, which
+        the commit will name as its winner. Raises OncelogError when a task has none."""
         draw, given = self._lab.random, self._given
         running: list[tuple[int, asyncio.Task[_Try | None]]] = []
         for task in range(given.tasks):
@@ -312,7 +321,7 @@ class _Driver:
     async def _try(
         self, attempt: AttemptName, identity: TaskIdentity, pause_ms: int, adopts: bool
     ) -> _Try | None:
-        """Run one try of a task; return None when it failed, as a task of Spark raises, and its driver learns of it."""
+        """Run one try of a task: join the attempt, write rows and seal them. Return None when it failed."""
         name = str(identity.task_attempt_id)
         draw = self._lab.random
         try:
@@ -362,7 +371,7 @@ class _Driver:
         branch: JoinedBranch,
         rows: int,
     ) -> None:
-        """Record the values in the history first, then write them to the log."""
+        """Record in the history which values this try is about to write, then write them to the log."""
         partitions = self._given.partitions
         prefix = f"{self._process.name}/{identity.batch_id}/{identity.task_attempt_id}"
         values = tuple(
@@ -399,6 +408,6 @@ class _Driver:
 
 
 def _describe(cluster: Cluster, sink: str) -> Any:
-    """Return which query owns the sink, and its last committed batch, as DescribeSinkResponse has them."""
+    """Return the DescribeSinkResponse of the sink: which query owns it, and its last committed batch."""
     request = PRIVATE_CALLS[KEY_OF_METHOD["DescribeSink"]].request(sink=sink)
     return cluster.private_call("DescribeSink", request)

@@ -1,6 +1,10 @@
-"""Attempts of a Spark sink in every wrong order: opened twice, joined by strangers, sealed again, committed without
-their tasks or with those of others. No record is written, so none can be lost; the inspector watches from inside what
-a coordinator does with them."""
+"""A client that makes the calls about a Spark sink's attempts (tries to write a micro-batch) in every wrong order.
+Attempts are opened twice, joined by strangers, sealed again, and committed without their tasks or with those of
+others.
+
+No record is written, so none can be lost. The inspector watches inside the cluster what a coordinator does with
+such calls.
+"""
 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -28,13 +32,13 @@ class _Branch(NamedTuple):
 
 
 class SinkMeddler:
-    """One incarnation of a client that meddles with `sink`, which all meddlers share."""
+    """One start of a client that makes wrong calls about `sink`, which all meddlers share and no other client uses."""
 
     def __init__(self, lab: Lab, client: str, sink: str, producer: str) -> None:
         self._lab = lab
         self._sink = sink
         self._producer = producer
-        """A transactional id that belongs to no sink."""
+        """A transactional id of a writer, which names no sink."""
         self._bootstrap = parse_addresses(",".join(lab.clients[0].bootstrap))
         self._settings = ClientSettings(
             login=chosen_login(), client_id=client, request_timeout_ms=5_000, call_timeout_ms=10_000
@@ -44,7 +48,7 @@ class SinkMeddler:
         self._batch = 0
 
     async def step(self) -> None:
-        """Make one drawn call, whatever the response is."""
+        """Make one drawn call about the sink; any response is fine, and none."""
         steps = (self._open, self._join, self._join, self._seal, self._commit, self._commit)
         work = self._lab.random.choice((*steps, self._abort, self._batch_on, self._batch_on))
         try:
@@ -82,7 +86,8 @@ class SinkMeddler:
         return f"{self._sink}-none" if dice < 0.12 else self._sink
 
     def _nonce(self) -> bytes:
-        """Draw a nonce: mostly a known one, sometimes a new one, and now and then one of the wrong length."""
+        """Draw a nonce (the name of an attempt): mostly a known one, sometimes a new one, and now and then one of
+        the wrong length."""
         draw = self._lab.random
         dice = draw.random()
         if self._nonces and dice < 0.8:
@@ -131,7 +136,7 @@ class SinkMeddler:
         return branch
 
     def _drawn(self) -> list[_Branch]:
-        """Draw branches, mostly of the last attempt."""
+        """Draw up to two known branches (a branch is one try of a task in an attempt), mostly of the last attempt."""
         draw = self._lab.random
         last = [one for one in self._branches if one.nonce in self._nonces[-1:]]
         known = last if last and draw.random() < 0.7 else self._branches

@@ -1,10 +1,10 @@
-"""The workload `token_ring`: tokens move round the partitions of a topic. Each hop is a transaction that takes
-a token from one partition and puts it into the next, with the offset of what it took. It shows that no token
-is ever lost or doubled.
+"""The workload `token_ring`: tokens move round the partitions of a topic. Each hop is a transaction that takes a
+token from one partition and puts it into the next, with the offset of what it took. It shows that no token is ever
+lost or doubled.
 
-Each partition has one mover, with a transactional id of its own, and no group members: the id does the
-fencing, so this is exactly once for every client library. A successor begins at the offset that is committed
-once it has fenced its predecessor.
+Each partition has one mover: a client that takes tokens out of it, with a transactional id of its own. Movers are
+no group members. The id does the fencing, so this is exactly once for every client library. A mover that starts
+again first fences its predecessor, and then begins at the committed offset.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ class TokenRingParameters(Watched):
     places: Partitions = 4
     tokens: Sends = 1
     abort_share: Share = 0.1
-    """The share of the hops that are aborted, then tried again."""
+    """The share of the hops that are aborted, and made again."""
     think_ms: Pause = 30
 
 
@@ -92,7 +92,7 @@ class Ring:
 
 
 class _Mover:
-    """One incarnation of the mover of one partition."""
+    """One start of a mover, the client that takes tokens out of one partition and puts them into the next one."""
 
     def __init__(self, ring: Ring, client: Transactor, place: int) -> None:
         self._ring = ring
@@ -121,8 +121,8 @@ class _Mover:
             return
 
     async def _move_on(self, reader: WrittenReader) -> bool:
-        """Move tokens until a transaction is not committed, and its reads must be repeated.
-        Returns False when this mover must exit."""
+        """Move tokens until a transaction is not committed: what it read must be read again. Returns False when the
+        producer can do nothing more, and this mover must exit."""
         given, draw = self._ring.parameters, self._lab.random
         while not self._lab.is_over:
             reads = await reader.poll()

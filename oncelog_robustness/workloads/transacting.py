@@ -1,5 +1,5 @@
-"""One transaction of a client, from begin to end, with every response that it can get, and
-the record in the history."""
+"""One transaction of a client, from begin to end: what each possible response of the broker means for its outcome,
+and its record in the history."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -45,16 +45,16 @@ class Ended(NamedTuple):
     is_committed: bool
     """True if the transaction is committed, as far as this client knows."""
     is_usable: bool
-    """True if the producer can go on.
-    Otherwise nobody knows what it would do next; its successor, with the same id, begins anew."""
+    """True if the producer can begin another transaction. Otherwise its state is unknown, and the client must exit;
+    its next start makes a new producer with the same id."""
 
 
 _USELESS: Final = Ended(is_committed=False, is_usable=False)
 
 
 class OpenTransaction:
-    """A transaction that a producer has begun.
-    From `update_last_word` on it is in the history, whatever becomes of the process."""
+    """A transaction that a producer has begun. From the first `update_last_word` on it is in the history, even if
+    the process dies."""
 
     def __init__(
         self,
@@ -79,7 +79,8 @@ class OpenTransaction:
         self._is_taken = False
 
     async def send_all(self, planned: Sequence[Planned]) -> None:
-        """Send all records at once, in this order, and wait. Raises the gravest of their errors."""
+        """Send all records at once, in this order, and wait for the acknowledgements. If any fail, raise the error
+        that matters most: Fenced before Unanswered, for example."""
         first = len(self.sends)
         self.sends += [Send(*one.partition, one.value, None, one.key) for one in planned]
         self.update_last_word()
@@ -97,8 +98,8 @@ class OpenTransaction:
             raise min(errors, key=_gravity)
 
     async def delete_key(self, partition: Partition, key: str) -> None:
-        """Send a tombstone, after a record of the same transaction.
-        The history has it as a fact about that record, and not as a send."""
+        """Send a tombstone for a key, and wait. The transaction must have sent a record before: the history has the
+        tombstone as a fact about that record, and not as a send."""
         fact = KeyDeleted(
             topic=partition[0],
             partition=partition[1],
@@ -135,13 +136,14 @@ class OpenTransaction:
         self.update_last_word()
 
     def update_last_word(self) -> None:
-        """Set what the history says if the process dies now.
-        A transaction whose commit was not requested cannot be committed."""
+        """Set what the history will say of this transaction if the process dies now. The outcome is unknown if its
+        commit was requested; otherwise it is FAIL, because nobody can commit it any more."""
         outcome = Outcome.INFO if self._ending is Ending.COMMIT else Outcome.FAIL
         self._process.last_word(_WORD, self._as_history(outcome, "the process ended", None))
 
     def refused(self, error: ClientError) -> None:
-        """Note that a call before the client's own abort was refused; others may have ended the transaction."""
+        """Set whether somebody other than this client had ended the transaction or fenced its producer, as `error`
+        says. It is for errors of calls that this client made before it asked for an abort."""
         self._is_taken = isinstance(error, Fenced | EndedByOthers)
 
     def asks(self, ending: Ending) -> None:
@@ -173,13 +175,14 @@ class OpenTransaction:
 
 
 def _gravity(error: BaseException) -> int:
-    """Return how grave an error is, 0 the gravest: an exception that is no response of a broker is a bug."""
+    """Return the rank of an error, 0 for the gravest. That is an exception which is no response of a broker: it is
+    a bug."""
     order = (Fenced, EndedByOthers, Unanswered, Refused)
     return next((at for at, kind in enumerate(order, start=1) if isinstance(error, kind)), 0)
 
 
 class Transactor:
-    """One incarnation of an application with a transactional id."""
+    """One start of an application that has a transactional id: it makes a producer and runs transactions with it."""
 
     def __init__(
         self,
@@ -208,7 +211,7 @@ class Transactor:
         return f"{self.process.name}/{self._values}"
 
     async def open(self) -> None:
-        """Make a producer, which fences its predecessor, and record since when it is ready."""
+        """Make a producer, which fences its predecessor, and record in the history when it was ready."""
         producer = await self.clients.producer(
             self.process.name, self.transactional_id, self._timeout_ms
         )
@@ -238,7 +241,8 @@ class Transactor:
         abort_share: float,
         pause_ms: int,
     ) -> None:
-        """Make transaction after transaction until the run is over or this producer can do nothing more."""
+        """Make a producer, and one transaction after the other, until the run is over or the producer can do
+        nothing more."""
         draw = self.lab.random
         try:
             await self.open()
@@ -257,7 +261,8 @@ class Transactor:
         body: Callable[[OpenTransaction], Awaitable[None]],
         ending: Ending = Ending.COMMIT,
     ) -> Ended:
-        """Make one transaction: begin, `body`, and `ending`, or an abort if a call of it was refused."""
+        """Make one transaction: begin it, run `body`, which sends, and end it by `ending`. If a call of `body` is
+        refused, abort it instead."""
         producer = self.producer
         try:
             await producer.begin()
@@ -287,7 +292,7 @@ class Transactor:
 async def until_committed(
     lab: Lab, name: str, body: Callable[[Transactor, OpenTransaction], Awaitable[None]]
 ) -> None:
-    """Commit one transaction for a setup, by a client of its own, which tries again until it is committed."""
+    """Commit one transaction in the setup of a workload. A client of its own tries again until it is committed."""
 
     async def live(process: ClientProcess) -> None:
         while True:
@@ -337,7 +342,7 @@ async def _commit(opened: OpenTransaction, producer: Producer) -> Ended:
 
 
 async def _aborts(producer: Producer) -> bool:
-    """Abort after a refused commit. True if this works, so that the application goes on with the same producer."""
+    """Abort after a commit that was refused. True if that works: the application can go on with the same producer."""
     try:
         await producer.abort()
     except ClientError:

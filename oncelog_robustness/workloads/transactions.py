@@ -35,15 +35,15 @@ class TransactionsParameters(Watched):
     partitions: Partitions = 3
     """The number of partitions of each topic."""
     replicas: Replicas = 0
-    """The replicas of each topic; 0: as many as are usual.
-    A partition with one replica has no leader while that is gone."""
+    """The replicas of each topic; 0: as many as are usual in this lab. A partition with one replica has no leader
+    while its node is down."""
     sends_max: Sends = 6
     """The most sends in a transaction."""
     abort_share: Share = 0.2
     abandon_share: Share = 0.02
-    """The share of the transactions that a client leaves open when it exits, for its successor to end."""
+    """The share of the transactions that a client leaves open and exits. Its next start ends them."""
     stall_share: Share = 0.01
-    """The share of the transactions in which the client sleeps until the time-out is over, and then goes on."""
+    """The share of the transactions in which the client sleeps until the time-out has passed, and then goes on."""
     reading_share: Share = 0.3
     """The share of the transactions in which the writer reads between begin and end."""
     think_ms: Pause = 50
@@ -83,7 +83,7 @@ class Transactions:
 
 
 class _Writer:
-    """One incarnation of a writer."""
+    """One start of a writer, which makes transactions with a producer of its own."""
 
     def __init__(
         self, client: Transactor, given: TransactionsParameters, partitions: Sequence[Partition]
@@ -134,7 +134,8 @@ class _Writer:
         return Planned(self._random.choice(self._partitions), self._client.unique())
 
     async def _own_reader(self) -> WrittenReader:
-        """Return a reader that begins at the ends of the partitions, and so reads what others commit meanwhile."""
+        """Return this writer's own read_committed consumer. It begins at the ends of the partitions, and so reads
+        what other clients commit meanwhile."""
         if self._reader is None:
             clients, name = self._client.clients, self._client.process.name
             isolation = Isolation.READ_COMMITTED

@@ -1,8 +1,8 @@
-"""The workloads of zombies: several applications with one transactional id.
-They show that nobody sees what a fenced producer writes.
+"""The workloads of zombies: several live applications with one transactional id. They show that nobody sees what a
+fenced producer writes.
 
-zombies   an application is replaced while it works, and goes on: in the middle of a transaction, or after a sleep
-hijack    live applications take the id from one another for ever, each as if it were the only one
+    zombies   an application is replaced while it works, and goes on: in the middle of a transaction, or after a sleep
+    hijack    live applications take the id from one another for ever, each as if it were the only one
 """
 
 from functools import partial
@@ -42,9 +42,9 @@ class ContendersParameters(Watched):
 class ZombiesParameters(ContendersParameters):
     pairs: ClientCount = 2
     reign_ms: Pause = 3_000
-    """The longest time that an application works before another one takes its place, in milliseconds."""
+    """The longest time after which another application is started with the same id, in milliseconds."""
     haunt_ms: Pause = 6_000
-    """The longest time that a replaced application goes on, in milliseconds."""
+    """The longest time that an application lives on when it was replaced, in milliseconds."""
 
 
 class HijackParameters(ContendersParameters):
@@ -99,7 +99,8 @@ class Zombies(_Contenders):
         await until_over(lab, works)
 
     async def _succeed(self, lab: Lab, pair: int) -> None:
-        """Run one application after the other, each beginning while the one before still works."""
+        """Start one application after the other with the same transactional id, each while the one before still
+        works. The older one lives on for a drawn time."""
         given, draw, number = self.parameters, lab.random, 0
         transactional_id = f"{self.name}-{pair}"
         old: ClientProcess | None = None
