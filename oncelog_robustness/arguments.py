@@ -1,4 +1,4 @@
-"""The argument parser of the harness: an error is one line that names the wrong value and the way out."""
+"""The argument parser of the robustness commands. An error is one line that names the wrong value and the way out."""
 
 import argparse
 from collections.abc import Callable

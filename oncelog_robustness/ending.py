@@ -1,4 +1,4 @@
-"""Ending commands that run for minutes: SIGTERM and Ctrl-C stop one, and it still prints what it has found."""
+"""How to end a command that runs for minutes: SIGTERM and Ctrl-C stop it, and it still prints what it has found."""
 
 import contextlib
 import signal

@@ -88,10 +88,10 @@ _ASKS_THE_DATABASE: Final = "controller"
 
 
 def storm_targets(kind: FaultKind, roles: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
-    """Return what a storm may name as a target of `kind` in a cluster of these roles and
-    processes; of a pair, each half.
+    """Return the names that a storm may have as targets of this kind of fault, in a cluster of these roles and
+    processes. For a pair of processes they are the names of each half.
 
-    Storms are the simulator's: kinds that it does not have get no targets. Chaos plans its own faults.
+    Storms are for the simulator alone. A kind of fault that it does not have gets no targets.
     """
     if kind is FaultKind.REDIS_OUTAGE or kind in OF_MACHINES:
         return ()
@@ -107,8 +107,8 @@ def storm_targets(kind: FaultKind, roles: Sequence[str], names: Sequence[str]) -
 
 @dataclass(frozen=True, slots=True)
 class PlannedFault:
-    """A fault that begins `at_ms` after the run's beginning and lasts `lasts_ms`.
-    `strength` is from 0 to 1; its meaning depends on the kind."""
+    """A fault that begins `at_ms` after the run's beginning and lasts `lasts_ms`. `strength` is from 0 to 1, and
+    each kind uses it in its own way, such as for how slow a disk becomes."""
 
     at_ms: int
     lasts_ms: int
@@ -132,7 +132,7 @@ class FaultInjector(Protocol):
         ...
 
     async def heal(self) -> None:
-        """Repair everything that is broken, and let every process run."""
+        """End every fault, repair what is broken, and let every process run."""
         ...
 
 

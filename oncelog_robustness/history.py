@@ -1,5 +1,5 @@
-"""The history of a run: what clients did and saw, in the order in which operations began.
-Checkers know clients only by it.
+"""The history of a run: what clients did and saw, as a list of operations. Checkers know of the clients nothing but
+the history.
 
 An operation ends in one of three ways: OK (it happened), FAIL (it did not, and never will), INFO (nobody knows). A
 request without a response is INFO. A client that cannot be sure writes INFO, because a checker believes FAIL.
@@ -29,7 +29,7 @@ class Outcome(StrEnum):
 
 
 class Ending(StrEnum):
-    """The ending that the client requested for a transaction."""
+    """What a client asked for when it ended its transaction."""
 
     COMMIT = "commit"
     ABORT = "abort"
@@ -119,7 +119,7 @@ class PlainSend(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poll(Operation):
-    """The records that one call of one consumer returned, in that order."""
+    """One call of `poll` of one consumer, with the records that it returned, in their order."""
 
     isolation: Isolation
     reads: tuple[Read, ...]
@@ -156,7 +156,7 @@ class OffsetsFetched(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinalRead(Operation):
-    """One partition read from its start to its end after healing."""
+    """A read of one partition from its start to its end, after all faults of the run were healed."""
 
     isolation: Isolation
     topic: str
@@ -215,8 +215,8 @@ class History:
     """The results that `once` keeps, by name; None in a history that may still grow."""
 
     def sealed(self) -> "History":
-        """Return a history of the same operations that nobody may change any more. Only such a history keeps the
-        results of `once`."""
+        """Return a history of the same operations that nobody may change any more. Only such a history keeps what
+        `once` makes."""
         return History(self.facts, self.operations, {})
 
     def once(self, name: Any, make: Callable[[], FoundT]) -> FoundT:
@@ -230,7 +230,7 @@ class History:
         return found
 
     def add(self, operation: AnyOperation) -> None:
-        """Append an operation that has completed, or whose response nobody will receive any more."""
+        """Append an operation. It has completed, or nobody will receive its response any more."""
         self.operations.append(operation)
 
     def all(self, kind: type[OperationT]) -> list[OperationT]:
@@ -242,15 +242,16 @@ class History:
         return sorted(found, key=lambda one: one.invoked_ms)
 
     def lines(self) -> Iterator[str]:
-        """Yield the history as lines of JSON; the first has the facts."""
+        """Yield the history as lines of JSON, for a file. The first line has the facts about the run, each further
+        one an operation."""
         yield json.dumps({"facts": self.facts})
         for operation in self.operations:
             yield json.dumps({"operation": type(operation).__name__, **asdict(operation)})
 
     @classmethod
     def from_lines(cls, lines: Iterable[str]) -> "History":
-        """Return the history that these lines hold.
-        Raises ValueError that names a line which `lines` does not write."""
+        """Return the history that these lines hold, as `lines` has written them. Raises ValueError with the number
+        of a line that is no operation."""
         history = cls()
         for number, line in enumerate(lines, start=1):
             content = json.loads(line)

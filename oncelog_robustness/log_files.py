@@ -49,7 +49,8 @@ class LiveReplica(NamedTuple):
 
 
 def partition_folders(data_dir: Path) -> list[tuple[Partition, Path]]:
-    """Return every partition in this data folder with its own folder, sorted; deleted and stray ones are left out."""
+    """Return every partition in this data folder with the path of its log, sorted by folder name. Folders of
+    deleted partitions, and others that are named otherwise, are left out."""
     found = []
     for name in sorted(os.listdir(data_dir)):
         topic, dash, number = name.rpartition("-")

@@ -1,5 +1,5 @@
-"""What was observed inside a cluster: offsets and logs of replicas, owners of shards, recorded decisions. Checkers
-of invariants judge it.
+"""What was observed inside a cluster: offsets and logs of replicas, which coordinator owned what, recorded
+decisions. Checkers of invariants judge it.
 
 The simulator observes all of this at every step. In a run against real processes it is read from the metadata, the
 logs and the REST interface.
@@ -104,7 +104,8 @@ class ShardOwned:
 
 @dataclass(frozen=True, slots=True)
 class StateRecorded:
-    """A transaction record, read back from a shard's log after healing, in log order.
+    """One record of `__transaction_state`: a state of a transactional id, read back from the log after healing.
+    They are kept in the order of the log.
 
     A tombstone has the state `Dead`, the producer id -1 and the epoch -1.
     """

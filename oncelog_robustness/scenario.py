@@ -78,7 +78,8 @@ class Shape(BaseModel):
 
 
 class Faults(BaseModel):
-    """The rate, targets and lengths of one kind of fault in a storm."""
+    """One kind of fault in a storm (the random faults of a scenario): how often it happens, to whom, and how long
+    it lasts."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -139,7 +140,8 @@ class Scenario(BaseModel):
     settings: dict[str, str] = {}
     """Environment variables of every process of the cluster; they replace what the seed draws."""
     last_epoch: tuple[_LastEpoch, _LastEpoch] | None = None
-    """The range from which the seed draws a producer's last epoch; None: 32,767, which no run reaches."""
+    """The range from which the seed draws the highest producer epoch, after which a producer gets another id. None:
+    32,767, which no run reaches."""
     upgrade: Upgrade | None = None
     """The upgrade during the run; None: every process is of this version."""
     traces: bool = False
@@ -193,17 +195,18 @@ class _StormFile(RootModel[dict[FaultKind, Faults]]):
 
 
 def _storm_named(name: str) -> dict[FaultKind, Faults]:
-    """Load a storm. Raises OncelogError that says what is wrong with the file, or which storms there are."""
+    """Load a storm (kinds of random faults) by its name in `scenarios/storms`. Raises OncelogError that says what
+    is wrong with the file, or which storms exist."""
     return _parsed(_path_of(name, STORMS, "storm"), _StormFile).root
 
 
 def load_scenario(
     name_or_path: str, kinds: Mapping[str, type[BaseModel]] | None = None
 ) -> Scenario:
-    """Load a scenario.
-    Raises OncelogError that says what is wrong with a file, or which scenarios and storms there are.
+    """Load a scenario by its name or path, and check it. Raises OncelogError that says what is wrong with a file,
+    or which scenarios and storms exist.
 
-    `kinds` are the kinds of workloads there are, with their parameters; without it, those of the catalog.
+    `kinds` are the workloads that the file may use, each with its class of parameters. None: those of the catalog.
     """
     path = _path_of(name_or_path, FOLDER, "scenario")
     scenario = _parsed(path, Scenario)

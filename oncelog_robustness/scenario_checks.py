@@ -1,7 +1,9 @@
 """Checks of the names and values in a scenario file, with errors in words.
-A wrong name would do nothing in silence: the run would inject no fault, and then report that nothing is broken.
 
-Heavy imports wait: a planted bug must be in place before the code it breaks.
+A wrong name would have no effect: the run would inject no fault, and then report that nothing is broken.
+
+Heavy imports are made late, inside functions. A planted bug edits a module while it is imported, so the module may
+not be imported before.
 """
 
 import difflib
@@ -103,7 +105,8 @@ def wrong_workloads(
 
 
 def wrong_settings(settings: Mapping[str, str]) -> Iterator[str]:
-    """Yield an error text for each setting that no process reads, and for each value that none would accept."""
+    """Yield an error text for each setting in a scenario that no process reads, and for each value that no process
+    would accept."""
     if not settings:
         return
     readers = _settings_classes()

@@ -21,9 +21,9 @@ SEPARATOR: Final = "|"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerReady:
-    """A fact: one call of `init_transactions`, whose times the operation has. When it has returned, the producers
-    that had the transactional id before are fenced. An operation that never completed was not answered: it may
-    fence them at any time."""
+    """A fact in the history: one call of `init_transactions`, whose times the operation has. When it has returned,
+    the producers that had the transactional id before are fenced. An operation that never completed was not
+    answered: it may fence them at any time."""
 
     kind: ClassVar[str] = "producer-ready"
     transactional_id: str
@@ -35,10 +35,11 @@ class ProducerReady:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRing:
-    """A ring of tokens, which move round the partitions of a topic. A mover takes a token from one partition and puts
-    it into the next in one transaction, with the group's offset. The fact is written once, in setup.
+    """A fact in the history, written once in setup: a ring of tokens, which move round the partitions of a topic. A
+    client takes a token from one partition and puts it into the next, in one transaction with the group's offset.
 
-    Setup puts hop 0 of each token; hop `h` lies in partition `(start + h) % places` for any start.
+    Each move is a hop. Setup writes hop 0 of each token; hop `h` lies in partition `(start + h) % places` for any
+    start.
     """
 
     kind: ClassVar[str] = "token-ring"
@@ -50,8 +51,8 @@ class TokenRing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BankOpened:
-    """A fact, written once: a bank, a topic of bookings, is open. Its deposits are bookings too, and all in. They
-    add up to `total`.
+    """A fact in the history, written once: a bank, a topic of bookings, is open. Its deposits are bookings too, and
+    all in. They add up to `total`.
 
     The value of each booking names its account (`booking_value`). A transfer is a transaction of two bookings whose
     amounts add up to 0.
@@ -65,7 +66,8 @@ class BankOpened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BankRead:
-    """A sum over every account, read at read_committed."""
+    """A fact in the history: the balance of each account, summed up over all bookings in a read_committed read of
+    the bank's topic."""
 
     kind: ClassVar[str] = "bank-read"
     topic: str
@@ -77,8 +79,9 @@ class BankRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copier:
-    """A fact, written once in setup: the members of `group` copy each committed record of one topic into another.
-    Each copy is in one transaction with the group's offsets, and its value names its original (`copy_value`)."""
+    """A fact in the history, written once in setup: the members of `group` copy each committed record of one topic
+    into another. Each copy is in one transaction with the group's offsets, and its value names its original
+    (`copy_value`)."""
 
     kind: ClassVar[str] = "copier"
     input_topic: str
@@ -88,8 +91,8 @@ class Copier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyDeleted:
-    """A fact: a tombstone was sent. The same transaction sent a record with the value `with_value` before it, so
-    both are committed or neither is."""
+    """A fact in the history: a tombstone was sent. The same transaction sent a record with the value `with_value`
+    before it, so both are committed or neither is."""
 
     kind: ClassVar[str] = "key-deleted"
     topic: str
@@ -102,8 +105,8 @@ class KeyDeleted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkTask:
-    """A fact: one try of one task to write its rows of a micro-batch to a sink, with all values that it may have
-    written.
+    """A fact in the history: one try of one task to write its rows of a micro-batch to a sink, with all values that
+    it may have written.
 
     An attempt is one try of Spark's driver to write the micro-batch; each of its tasks may run several times. The
     fact is written before the try sends its first record, or when the try has ended, sealed or not.
@@ -124,8 +127,8 @@ class SparkTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkBatchEnded:
-    """A fact: a Spark driver's call to commit, abort or give up an attempt (one try to write a micro-batch) is
-    over, answered or not."""
+    """A fact in the history: a Spark driver's call to commit, abort or give up an attempt (one try to write a
+    micro-batch) is over, answered or not."""
 
     kind: ClassVar[str] = "spark-batch-ended"
     sink: str
@@ -145,8 +148,8 @@ class SparkBatchEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupProgress:
-    """A fact: how far a group had read when a workload waited for it after healing. It is written when the group
-    has read all, or when the waiting time is up."""
+    """A fact in the history: how far a group had read when a workload waited for it after healing. It is written
+    when the group has read all, or when the waiting time is up."""
 
     kind: ClassVar[str] = "group-progress"
     group: str
@@ -158,8 +161,8 @@ class GroupProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaymentsBooked:
-    """A fact: all payments in the database at the end of a run of the workload `prepared`. The topic must have one
-    record for each payment, whose value is the payment's name, and no other record."""
+    """A fact in the history: all payments in the database at the end of a run of the workload `prepared`. The topic
+    must have one record for each payment, whose value is the payment's name, and no other record."""
 
     kind: ClassVar[str] = "payments-booked"
     topic: str
@@ -224,8 +227,8 @@ def note(fact: Fact, *, client: str, invoked_ms: int, completed_ms: int | None) 
 
 
 def facts_of(history: History, kind: type[FactT]) -> list[tuple[WorkloadFact, FactT]]:
-    """Return all facts of this kind in the history, each with its operation, in the order in which they began.
-    Raises ValueError for a fact whose fields do not fit the kind."""
+    """Return all facts of this kind that workloads recorded in the history, each with its operation, in the order
+    in which they began. Raises ValueError for a fact whose fields do not fit the kind."""
     return [
         (entry, _decoded(entry, kind))
         for entry in history.all(WorkloadFact)
@@ -249,7 +252,8 @@ def token_value(token: int, hop: int, unique: str) -> str:
 
 
 def token_of(value: str) -> Token | None:
-    """Return the token in a value; None for a value that is no token."""
+    """Return the token that a record's value describes, in the workload `token_ring`; None for a value that is no
+    token."""
     parts = value.split(SEPARATOR, 3)
     if len(parts) != 4 or parts[0] != "token":
         return None
@@ -261,7 +265,8 @@ def booking_value(account: str, amount: int, unique: str) -> str:
 
 
 def booking_of(value: str) -> Booking | None:
-    """Return the booking in a value; None for a value that is no booking."""
+    """Return the booking that a record's value describes, in the workload `bank`; None for a value that is no
+    booking."""
     parts = value.split(SEPARATOR, 3)
     if len(parts) != 4 or parts[0] != "booking":
         return None
@@ -273,13 +278,13 @@ def copy_value(unique: str, original: str) -> str:
 
 
 def copy_partition(offset: int, partitions: int) -> int:
-    """Return the output partition of the copy of a record at this offset, in whichever input
-    partition the record lies."""
+    """Return the partition of the output topic that the copy of a record belongs in, in the workload `copier`. It
+    depends on the record's offset alone, not on its partition."""
     return offset % partitions
 
 
 def copy_of(value: str) -> Copy | None:
-    """Return the copy in a value; None for a value that is no copy."""
+    """Return the copy that a record's value describes, in the workload `copier`; None for a value that is no copy."""
     parts = value.split(SEPARATOR, 2)
     if len(parts) != 3 or parts[0] != "copy":
         return None

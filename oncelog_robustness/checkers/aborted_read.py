@@ -1,7 +1,8 @@
 """aborted-read: what was aborted, or refused, is never seen at read_committed.
 
-This holds for a transaction that failed or was aborted, and for a plain send that was refused for good. A plain send
-may not be seen at any isolation level; INFO may turn out either way.
+This holds for a transaction that failed or was aborted, and for a plain send (outside transactions) that was
+refused for good. Such a plain send may not be seen at any isolation level. What has an unknown outcome (INFO) may
+be seen or not.
 """
 
 from oncelog_robustness.checkers.evidence import must_not_be_there, readings, writer_of

@@ -1,4 +1,4 @@
-"""The list of every checker, in the order of a report."""
+"""The list of every checker, in the order of a report, and `judge`, which runs them on a history."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,6 +1,7 @@
-"""bank: transfers move money and make none, so at read_committed the sum over all accounts is what was paid in.
+"""bank: transfers between accounts move money and make none, so at read_committed the sum over all accounts is what
+was paid in.
 
-The rule is judged at the end, over all bookings of the bank's topic. It is also judged at each read that saw every
+The rule is judged at the end, over all bookings in the bank's topic. It is also judged at each read that saw every
 transfer whole or not at all.
 """
 
@@ -54,8 +55,8 @@ def _judge_end(findings: Findings, history: History, bank: BankOpened) -> None:
 
 
 def _half_visible(history: History, bookings: list[tuple[Read, int]]) -> str:
-    """Describe the first transfer of which one booking is visible without the others, to help
-    a reader of the verdict."""
+    """Return words for a verdict, about the first transfer of which one booking is visible without the others. The
+    text is empty if there is none."""
     here = {read.value or "": read for read, _ in bookings}
     writers = writer_of(history)
     for value, read in here.items():

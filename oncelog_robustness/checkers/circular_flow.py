@@ -70,8 +70,8 @@ def _flows(history: History, nodes: Sequence[Transaction]) -> list[_Flow]:
 
 
 def id_of(one: Transaction) -> tuple[str, str, int, str]:
-    """Return a key of the transaction.
-    Values are unique, so the first value tells transactions of one millisecond apart."""
+    """Return a key that no other transaction of the history has. Its last part is the first value that the
+    transaction sent, because values are unique."""
     first = one.sends[0].value if one.sends else ""
     return one.client, one.transactional_id, one.invoked_ms, first
 
@@ -212,7 +212,8 @@ def _components(graph: Graph) -> list[list[int]]:
 
 
 def _proof(nodes: Sequence[Transaction], graph: Graph, component: list[int]) -> str:
-    """Return a sentence with a shortest cycle through the first transaction of the component."""
+    """Return the sentence of a verdict: a shortest cycle through the first transaction of a strongly connected
+    component of the graph."""
     start = min(component)
     members = dict.fromkeys(component)
     came_from: dict[int, int] = {}

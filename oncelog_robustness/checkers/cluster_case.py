@@ -114,7 +114,8 @@ def is_whole(log: ReplicaLog) -> bool:
 
 
 def with_producer(log: ReplicaLog) -> Iterator[BatchSeen]:
-    """Return the log's batches that carry a producer id, without damaged ones, which `cluster_replicas` judges."""
+    """Return the log's sound batches that have a producer id. Damaged ones are left out: `cluster_replicas` judges
+    those."""
     return (batch for batch in log.batches if batch.producer_id >= 0 and batch.is_sound)
 
 
@@ -133,7 +134,8 @@ class Neighbours:
         return self._whole.get(shard, False)
 
     def are_all_between_known(self, first: StateRecorded, second: StateRecorded) -> bool:
-        """True if every record between these two, of any transactional id, is in the log."""
+        """True if every record of `__transaction_state` between these two is known, of any transactional id.
+        Otherwise compaction may have removed some."""
         if first.shard != second.shard or self.is_whole(first.shard):
             return True
         offsets = self._offsets[first.shard]

@@ -1,11 +1,11 @@
 """A leader has every record that any earlier leader called committed.
 
-A leader's high watermark says: this much is on every in-sync replica. The next leader is chosen among these, so its log
-reaches at least as far, whatever its own high watermark says at first. A log that is cut by the high watermark, and
-not by leader epochs, loses exactly this (KIP-101, KIP-279).
+A leader's high watermark says: this much is on every in-sync replica. The next leader is chosen among these, so its
+log reaches at least as far, whatever its own high watermark says at first. A follower that cuts its log at the high
+watermark, and not by leader epochs, may lose such records (KIP-101, KIP-279).
 
-Within one leader epoch the same holds from each moment on. A node that still leads, or leads again after a restart of
-its process, has what it called committed before.
+Within one leader epoch the same holds from each moment on. A node that still leads, or leads again after a restart
+of its process, has what it called committed before.
 """
 
 from oncelog_robustness.checkers.cluster_case import Case, PartitionKey, key_of, name_of

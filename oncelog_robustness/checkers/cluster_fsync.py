@@ -55,7 +55,8 @@ def check(history: History, observations: Observations) -> Verdict:
 
 
 def _emptied(observations: Observations) -> dict[_Replica, list[int]]:
-    """Return, for each replica, when it was seen to have been emptied since its process began, in milliseconds."""
+    """Return, for each replica, the times in milliseconds of all observations in which its process had emptied it,
+    to copy it again."""
     found: dict[_Replica, list[int]] = {}
     for state in observations.replicas:
         if state.start_over_count:

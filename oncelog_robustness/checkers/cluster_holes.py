@@ -1,7 +1,7 @@
 """Each batch of a log is followed by the next offset; only compaction makes holes.
 
-A hole in one copy shows in the comparison of replicas. A hole that all copies have does not: its records were
-removed, or never written, on all replicas alike.
+A hole that only one replica has is found by comparing replicas (`cluster_replicas`). A hole that all replicas have
+is not: its records were removed, or never written, on all of them alike.
 """
 
 from itertools import pairwise

@@ -1,7 +1,8 @@
-"""A producer id is given once: blocks do not overlap, and an id belongs to one transactional id or one producer.
+"""A producer id is given once: blocks of ids do not overlap, and an id belongs to one transactional id or one
+producer.
 
-Ids are used by transactional ids, by the branches of Spark sinks (which stand in logs only), by idempotent producers,
-and by coordinators for their appends to a shard. The logs tell which of these uses an id.
+Ids are used by transactional ids, by tasks of Spark sinks, by idempotent producers, and by coordinators for their
+appends to `__transaction_state` and `__consumer_offsets`. The logs tell which of these uses an id.
 """
 
 from bisect import bisect_right

@@ -1,11 +1,11 @@
 """Replicas of a partition are equal below the high watermark.
 
-There are two verdicts. `replicas-differ`: the batches differ (offsets, leader epochs, producers), so two histories
-were both called committed, or a copy lacks what it must have. `corrupt-minority`: the batches are the same but not
-their bytes, or bytes fail their own CRC; the majority tells which copy is damaged.
+There are two verdicts. `replicas-differ`: the batches differ (offsets, leader epochs, producers). So either two
+different logs were both called committed, or a copy lacks what it must have. `corrupt-minority`: the batches are
+the same but not their bytes, or bytes fail their own CRC. The majority tells which copy is damaged.
 
-A part that only some replicas removed (log start, compaction) cannot be compared. Replicas are compared
-below the smaller of their high watermarks; after healing below the greatest of all, because every replica
+A part that only some replicas removed (log start, compaction) cannot be compared. Replicas are compared below the
+smaller of their high watermarks. After healing they are compared below the greatest of all, because every replica
 must have caught up by then.
 """
 

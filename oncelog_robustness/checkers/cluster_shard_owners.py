@@ -13,15 +13,16 @@ from oncelog_robustness.observations import Observations, ShardOwned
 
 
 class Owners:
-    """The first coordinator that was seen active under each coordinator epoch, by shard. The simulator asks `rival`
-    at every step, the checker at the end."""
+    """The first coordinator that was seen active under each coordinator epoch, for each partition of
+    `__transaction_state` and `__consumer_offsets`. The simulator asks `rival` at every step, the checker at the
+    end."""
 
     def __init__(self) -> None:
         self._owners: dict[tuple[str, int, int], ShardOwned] = {}
 
     def rival(self, owned: ShardOwned) -> str | None:
-        """Return a sentence if another node, or another process of the same node, was seen active for this shard
-        under this coordinator epoch; else None."""
+        """Return a sentence if another node was seen active for this coordinator partition under this coordinator
+        epoch, or another process of the same node; else None."""
         shard = (owned.topic, owned.shard, owned.coordinator_epoch)
         first = self._owners.setdefault(shard, owned)
         if (first.node_id, first.node_incarnation) == (owned.node_id, owned.node_incarnation):

@@ -1,10 +1,12 @@
 """A leader's LSO never passes the beginning of a transaction whose marker its high watermark has not passed.
 
 A marker that is not on every in-sync replica decides nothing yet: the next leader may not have it. A leader reports
-only its LSO and its high watermark; the log that was read at the end tells where transactions begin and end. Records
-that a leader called committed stay. So a transaction that began below an LSO stands in that log at the same offset.
-So does a marker that was committed by then. A marker that was written and lost has a successor further up, which the
-high watermark of that time had not passed either.
+only its LSO and its high watermark. The log that was read at the end tells where transactions begin and end.
+
+The two can be compared, because records that a leader called committed stay where they are. A transaction that
+began below an LSO begins at the same offset in that log. The same holds for a marker that was committed by then. A
+marker that was lost was written again at a higher offset, which the high watermark of that time had not passed
+either.
 """
 
 from bisect import bisect_left

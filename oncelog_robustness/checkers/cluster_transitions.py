@@ -75,15 +75,17 @@ def _identity_error(before: StateRecorded, record: StateRecorded, state: TxnStat
 
 
 def _kept_error(before: StateRecorded, record: StateRecorded, state: TxnState) -> str:
-    """Return what is wrong with the step from `before` to `record`, for a transaction that a new producer kept
-    (KIP-939, keepPreparedTxn). The text is empty if nothing is, or if the transaction was not kept.
+    """Return what is wrong with the step from `before` to `record`, for a transaction that a new producer kept open
+    when it took over (KIP-939, keepPreparedTxn). The text is empty if nothing is wrong, or if no transaction was
+    kept.
 
-    Such a record also has the new producer's id and epoch, as `next_owner`. Three rules hold until the completion,
-    which makes them the producer of the transactional id:
+    The records of a kept transaction also have the id and epoch of the newest producer, as `next_owner`. There are
+    four rules:
 
-    - Each later producer that keeps the transaction has another epoch or id, so that the one before is fenced.
-    - The decision raises the epoch by one, as for every transaction.
     - Only an open transaction is kept.
+    - Each later producer that keeps it has another id or epoch, so that the one before is fenced.
+    - The decision raises the epoch in `next_owner` by one, as for every transaction.
+    - After the completion `next_owner` is the producer of the transactional id.
     """
     owner = before.next_owner
     if record.next_owner is None:

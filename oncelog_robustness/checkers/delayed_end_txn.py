@@ -1,8 +1,9 @@
 """delayed-end-txn-tv1, delayed-end-txn-tv2: a request to end one transaction never decides another.
 
-A client asks for the end of one transaction, receives no answer, and goes on. Its request arrives when the next
-transaction with the same producer id and epoch is open, and ends that one. With TV2 each transaction has an epoch of
-its own; with TV1 only the coordinator can tell. Two things show it from outside:
+How it could: a client asks for the end of one transaction, receives no answer, and goes on. Its request arrives
+when the next transaction with the same producer id and epoch is open, and ends that one. In TV2 (KIP-890) each
+transaction has an epoch of its own, so the late request is refused. In TV1, the protocol before, only the
+coordinator can tell that it is late. Two things show it from outside:
 
 - a transaction is visible though its client asked for an abort, or for nothing at all: a late commit did it;
 - values of an answered commit are gone, and an earlier transaction of the same transactional id asked for an abort.

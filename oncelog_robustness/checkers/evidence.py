@@ -33,7 +33,7 @@ class Seen(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """The records that one operation received."""
+    """The records that one operation received: a poll, a transaction that read, or a final read."""
 
     by: Operation
     reads: tuple[Read, ...]
@@ -42,8 +42,8 @@ class Reading(NamedTuple):
 
     @property
     def handed_ms(self) -> int | None:
-        """The last moment at which the operation can have received a record, in
-        milliseconds; None if it never ended."""
+        """The last moment at which the operation can have received a record, in milliseconds. None: it never ended,
+        so there is no such moment."""
         if isinstance(self.by, Transaction) and self.by.asked_ms is not None:
             return self.by.asked_ms
         return self.by.completed_ms
@@ -103,7 +103,7 @@ def must_not_be_there(by: Transaction | PlainSend) -> bool:
 
 
 class Presence(StrEnum):
-    """The presence of a sent value in the final read of its partition, or the reason why nobody can tell."""
+    """Whether a sent value is in the final read of its partition, and if not, whether something excuses its absence."""
 
     PRESENT = "present"
     ABSENT = "absent"
@@ -153,7 +153,8 @@ class FinalLog:
 
 
 def final_logs(history: History, isolation: Isolation) -> Mapping[Partition, FinalLog]:
-    """Return the last complete final read of each partition, or the last one if none is complete."""
+    """Return one final read of each partition at this isolation level: the last complete one, or the last one if
+    none is complete."""
     return history.once(isolation, lambda: _final_logs(history, isolation))
 
 

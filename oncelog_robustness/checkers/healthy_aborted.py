@@ -103,8 +103,8 @@ class _Circumstances:
         )
 
     def _has_its_time(self, by: Transaction, told_ms: int) -> bool:
-        """True if the coordinator measured the time-out rightly: no wall clock was changed, or no coordinator took
-        the shard over while the transaction was open. Without a take-over it goes by a monotonic clock."""
+        """True if the coordinator measured the time-out rightly: no wall clock was changed, or no other coordinator
+        took the transaction over while it was open. Only a take-over makes the coordinator go by the wall clock."""
         if not any(one.kind in _CLOCKS and one.invoked_ms <= told_ms for one in self.faults):
             return True
         name = by.transactional_id

@@ -34,8 +34,8 @@ class _Witness(NamedTuple):
         return f"as seen by {reader(self.by)}"
 
     def name(self) -> tuple[str, bool, int]:
-        """Return the name of the witness. All polls of one client are one witness, and each final read is one of
-        its own."""
+        """Return a key of this witness: a reader, or a client whose send was acknowledged. All polls of one client
+        count as one witness, each final read as one of its own."""
         own = self.by.invoked_ms if isinstance(self.by, FinalRead) else -1
         return self.by.client, isinstance(self.by, Poll | FinalRead), own
 
@@ -51,7 +51,7 @@ class _Map:
         self._reported: dict[tuple[str | None, Spot], None] = {}
 
     def holds(self, spot: Spot, value: str | None) -> bool:
-        """True if the first witness of this offset named the same value."""
+        """True if the first witness (an acknowledgement or a reader) of this offset named the same value."""
         holder = self._holders.get(spot)
         return holder is not None and holder[0] == value
 

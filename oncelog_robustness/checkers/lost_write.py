@@ -1,9 +1,9 @@
 """lost-write: what was acknowledged is in the log at the end.
 
-Acknowledged is a plain send that was answered, and every send of a transaction whose commit was answered. There are
-two excuses for a missing value. The log's start has moved beyond it, in a topic whose records a workload deletes.
-Or its topic is compacted, and a newer value of its key is there. A value that lies above the read_committed end but
-is in the log is not lost: that is `stuck-lso`.
+Acknowledged is a plain send (outside transactions) that was answered, and every send of a transaction whose commit
+was answered. There are two excuses for a missing value. The log's start has moved beyond it, in a topic whose
+records a workload deletes. Or its topic is compacted, and a newer value of its key is there. A value that lies
+above the read_committed end but is in the log is not lost: that is `stuck-lso`.
 
 A tombstone of a committed transaction is there in the same way, for as long as topics keep them: without it a
 deleted key would come back for a consumer that reads from the start.

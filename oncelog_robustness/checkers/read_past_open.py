@@ -1,8 +1,8 @@
 """read-past-open-transaction: a read_committed reader never passes the first record of an open transaction.
 
 A committed transaction was surely open until its producer requested the commit. Before that moment no
-read_committed reader may have received a higher offset of one of its partitions. Clients see the last stable offset
-only in this way.
+read_committed reader may have received a higher offset in a partition that it wrote to. This is how a wrong last
+stable offset shows to clients.
 """
 
 from bisect import bisect_right
@@ -71,7 +71,8 @@ def _open_in(history: History) -> dict[Partition, list[_Open]]:
 
 def _lowest_from(opens: list[_Open]) -> list[_Open]:
     """Return one transaction for each place in the order of the requests to commit. It is the one with the lowest
-    first offset of those from that place on."""
+    first offset of those from that place on. So the checker finds the lowest offset that was still open at any
+    moment."""
     ordered = sorted(opens, key=lambda one: one.asked_ms)
     for index in range(len(ordered) - 2, -1, -1):
         if ordered[index + 1].first_offset < ordered[index].first_offset:

@@ -28,7 +28,8 @@ class _Batch(NamedTuple):
 
 @dataclass(slots=True)
 class _Try:
-    """One try of one task of an attempt, and which of the values that it wrote the final reads show."""
+    """One try of one task, in an attempt to write a micro-batch: which of the values that it wrote the final reads
+    show."""
 
     task: int
     branch: str

@@ -1,9 +1,13 @@
 """stuck-lso: after healing the read_committed end of each partition reaches its high watermark.
 
-The two ends come from two requests, between which records may be written. So a lower read_committed end breaks the
-rule only in two cases. It was requested later than the high watermark. Or the read_uncommitted read shows data
-above it that was sent before it was requested. A transaction that its client still holds open excuses the
-partition.
+The two ends come from two requests, between which records may be written. So a read_committed end below the high
+watermark breaks the rule only in two cases:
+
+- the read_committed end was requested later than the high watermark;
+- the read_uncommitted read shows data above the read_committed end, whose sender had finished before that end was
+  requested.
+
+A transaction that its client still holds open excuses the partition.
 """
 
 from collections.abc import Mapping
@@ -39,7 +43,8 @@ def check(history: History, observations: Observations) -> Verdict:
 
 
 def _running(history: History, final: FinalState) -> dict[Partition, None]:
-    """Return the partitions that were read while a client that still lived held a transaction in them."""
+    """Return the partitions in which a client that still lived had a transaction open while they were read at the
+    end."""
     ends = {spot: log.read for spot, log in final.committed.items()}
     found: dict[Partition, None] = {}
     for transaction in history.all(Transaction):

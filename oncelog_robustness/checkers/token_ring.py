@@ -48,7 +48,8 @@ def _is_whole(log: FinalLog) -> bool:
 
 
 def _hops(logs: list[FinalLog]) -> dict[int, list[tuple[int, Read]]]:
-    """Return the hops of each token, in order, each with the read that shows it."""
+    """Return, for each token, its hops in the order of their numbers, each with the read that shows it. A hop is a
+    record of the token in a partition."""
     found: dict[int, list[tuple[int, Read]]] = {}
     for log in logs:
         for read in log.read.reads:
@@ -61,7 +62,8 @@ def _hops(logs: list[FinalLog]) -> dict[int, list[tuple[int, Read]]]:
 
 
 def _consumed(history: History, ring: TokenRing) -> dict[int, int] | None:
-    """Return the group's final offset for each place of the ring; None if it was not fetched."""
+    """Return the group's final committed offset in each partition of the ring. None if it was not fetched for all
+    of them."""
     found: dict[int, int] = {}
     for fetched in history.all(OffsetsFetched):
         if fetched.is_final and fetched.fetched.group == ring.group:

@@ -45,8 +45,8 @@ class _Readies:
         return own[at - 1] if at else None
 
     def successor(self, ready: _Ready) -> _Ready | None:
-        """Return the producer that fenced the one of `ready`: of all whose opening call began after that one was
-        ready, the one that was ready first. None if there is none."""
+        """Return the first producer that fenced the one which `ready` describes; None if there is none. It is the
+        one whose `init_transactions` returned first, of all calls that began after that of `ready` had returned."""
         at = bisect_right(self._calls, ready.completed_ms)
         return self._soonest[at] if at < len(self._calls) else None
 

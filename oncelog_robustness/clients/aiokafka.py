@@ -282,7 +282,8 @@ class AiokafkaProducer:
             raise Unanswered(f"abort: {error!r}") from error
 
     async def close(self) -> None:
-        """Stop the client and give up its requests: a flush would decide what its caller did not ask for."""
+        """Stop the client without sending anything more: a flush could decide a transaction, which the caller did
+        not ask for."""
         self._requests.is_cut = True
         await _stop(self._client, self._client.client)
 

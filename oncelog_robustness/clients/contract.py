@@ -81,7 +81,8 @@ class Consumer(Protocol):
         ...
 
     async def subscribe(self, topics: Sequence[str]) -> None:
-        """Read as a member of the group, from the committed offsets, or from the start where there is none."""
+        """Join the group and read these topics as a member, from the committed offsets, or from the start where
+        there is none."""
         ...
 
     async def poll(self, timeout_ms: int) -> Sequence[Read]: ...

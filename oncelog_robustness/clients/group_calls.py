@@ -24,7 +24,7 @@ FETCH_AS_MEMBER_VERSION: Final = 9
 
 
 class Joined(NamedTuple):
-    """The response to a JoinGroup."""
+    """The response to a JoinGroup of the classic group protocol."""
 
     generation: int
     member_id: str
@@ -276,7 +276,8 @@ class GroupCalls:
     # ----------------------------------------------------------------------------------------------------- views
 
     async def members(self) -> Collection[str]:
-        """Return the member ids of the group in both protocols, by DescribeGroups and ConsumerGroupDescribe."""
+        """Return the member ids of the group, whichever of the two group protocols they speak, by DescribeGroups
+        and ConsumerGroupDescribe."""
         types = types_of(versions.DESCRIBE_GROUPS)
         request = types.DescribeGroupsRequest(
             groups=(self.group,), include_authorized_operations=False
@@ -291,7 +292,8 @@ class GroupCalls:
         return [*found, *(one.member_id for one in answer.groups[0].members)]
 
     async def listed(self, kinds: Sequence[str]) -> Collection[str]:
-        """Return the ids of all groups of these types in the whole cluster."""
+        """Return the ids of all groups in the cluster whose type is one of `kinds`, such as `classic`. All groups,
+        if `kinds` is empty."""
         request = types_of(versions.LIST_GROUPS).ListGroupsRequest(
             states_filter=(), types_filter=tuple(kinds)
         )

@@ -1,5 +1,5 @@
-"""The client libraries by name.
-A library is loaded when it is asked for: the simulator must not load one that has threads."""
+"""The adapters of all client libraries, by the library's name. A library is imported only when its clients are
+made, because the simulator must not import one that has threads."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final

@@ -22,7 +22,8 @@ def chosen_login() -> ClientLogin | None:
 
 
 def librdkafka_settings(login: ClientLogin) -> dict[str, str]:
-    """Return librdkafka's settings for this login, without a token, which librdkafka requests by a callback."""
+    """Return the settings of librdkafka for this login. An OAuth token is not among them, because librdkafka asks
+    for it by a callback."""
     settings = {"security.protocol": login.protocol}
     if login.has_sasl:
         settings["sasl.mechanism"] = login.mechanism
@@ -52,18 +53,18 @@ def confluent_settings(login: ClientLogin | None) -> dict[str, Any]:
 
 
 def confluent_login() -> dict[str, Any]:
-    """Return the settings of confluent-kafka for the chosen login."""
+    """Return the settings of confluent-kafka for the login that `choose_login` set."""
     return confluent_settings(chosen_login())
 
 
 def own_login() -> dict[str, str]:
-    """Return the settings of `oncelog.client` for the chosen login."""
+    """Return the settings of `oncelog.client` for the login that `choose_login` set."""
     login = chosen_login()
     return {} if login is None else properties_of(login)
 
 
 class _Tokens(AbstractTokenProvider):  # type: ignore[misc]
-    """What aiokafka asks for an OAuth token of the login."""
+    """The object that aiokafka asks for an OAuth token, where the login needs one."""
 
     def __init__(self, login: ClientLogin) -> None:
         self._login = login
@@ -73,7 +74,7 @@ class _Tokens(AbstractTokenProvider):  # type: ignore[misc]
 
 
 def aiokafka_login() -> dict[str, Any]:
-    """Return the arguments of aiokafka's clients for the chosen login."""
+    """Return the arguments of aiokafka's clients for the login that `choose_login` set."""
     login = chosen_login()
     if login is None:
         return {}

@@ -36,7 +36,7 @@ class Identity(NamedTuple):
     producer_epoch: int
 
     def __str__(self) -> str:
-        """Return the identity as applications store it, such as `42:7` (KIP-939)."""
+        """Return the producer id and epoch as applications of two-phase commit store them, such as `42:7` (KIP-939)."""
         return f"{self.producer_id}:{self.producer_epoch}"
 
 

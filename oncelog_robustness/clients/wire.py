@@ -82,11 +82,11 @@ ResultT = TypeVar("ResultT")
 
 
 class Unreachable(Exception):
-    """The request was not sent."""
+    """The request was not sent, so nothing was done."""
 
 
 class Lost(Exception):
-    """The request was sent, and no response came."""
+    """The request was sent, and no response came. It may have been carried out."""
 
 
 class Connection:
@@ -298,7 +298,7 @@ class Brokers:
         return self._coordinators[(kind, key)]
 
     def forget(self) -> None:
-        """Forget leaders and coordinators, so that they are looked up again."""
+        """Drop what is known of leaders and coordinators, so that the next request looks them up again."""
         self._leaders.clear()
         self._coordinators.clear()
 
@@ -324,8 +324,9 @@ class Deadline:
 async def retrying(
     brokers: Brokers, attempt: Callable[[], Awaitable[ResultT]], timeout_s: float
 ) -> ResultT:
-    """Call `attempt` until it succeeds, with pauses, for at most `timeout_s`. It must do no harm when it is done
-    twice. Raises what the last try raised, and at once an error that no repetition cures."""
+    """Call `attempt` until it succeeds, with pauses, for at most `timeout_s`, and return its result. `attempt` must
+    do no harm when it is done twice. An error that no repetition cures is raised at once, any other when the time
+    is over."""
     deadline = Deadline(timeout_s)
     while True:
         try:

@@ -21,8 +21,8 @@ Body = Callable[[Transactor, OpenTransaction], Awaitable[None]]
 async def run_application(
     lab: Lab, name: str, number: int, given: Watched, incarnation: Incarnation
 ) -> None:
-    """Run an application until the run is over: call `incarnation` once for each start of it. `name` is its
-    transactional id as well."""
+    """Run an application until the run is over. `incarnation` is its code, and is called at each start of it.
+    `name` is its transactional id as well."""
 
     async def work(process: ClientProcess) -> None:
         clients = lab.clients[number % len(lab.clients)]
@@ -41,7 +41,8 @@ async def run_writer(
     abort_share: float,
     pause_ms: int,
 ) -> None:
-    """Run an application that makes one transaction after the other, and does nothing else."""
+    """Run an application that makes one transaction after the other; `body` sends the records of each.
+    `abort_share` of them are aborted."""
 
     async def incarnation(client: Transactor) -> None:
         await client.transact_on(partial(body, client), abort_share=abort_share, pause_ms=pause_ms)

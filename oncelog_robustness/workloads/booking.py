@@ -116,8 +116,8 @@ class Blow:
 
 @dataclass(slots=True)
 class Orders:
-    """What one start of an application shares with its starter: the blow that is planned for it, and events by
-    which the two wait for each other at that blow."""
+    """What one start of an application shares with its starter: the blow (a kill or freeze at a chosen step) that
+    is planned for it, and events by which the two wait for each other there."""
 
     blow: Blow | None
     is_struck: asyncio.Event = field(default_factory=asyncio.Event)
@@ -125,8 +125,8 @@ class Orders:
     is_recovered: bool = False
 
     async def at(self, step: Step, moment: Moment, nth: int) -> None:
-        """Tell the starter if the blow is planned for this step and moment. Then wait until the starter lets the
-        application go on, unless the blow comes while the step is under way."""
+        """Tell the starter if the blow (a kill or freeze) is planned for this step and moment. Then wait until the
+        starter lets the application go on, unless the blow comes while the step is under way."""
         blow = self.blow
         if blow is None or self.is_struck.is_set():
             return
@@ -136,8 +136,8 @@ class Orders:
                 await self.goes_on.wait()
 
     async def during(self, step: Step, call: Coroutine[Any, Any, ResultT], nth: int = 0) -> ResultT:
-        """Await `call`, which is this step, and return its result. The blow comes before, during or after it, if
-        one is planned for this step."""
+        """Await `call`, which is this step, and return its result. If a blow (a kill or freeze) is planned for this
+        step, it comes before, during or after the call."""
         await self.at(step, Moment.BEFORE, nth)
         await self.at(step, Moment.UNDER_WAY, nth)
         answer = await call
@@ -147,8 +147,8 @@ class Orders:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What an application and its recovery tool work with: the lab, the parameters, the topic's partitions and the
-    database."""
+    """What an application and its recovery tool work with: the lab (clients, chance, history), the parameters, the
+    topic's partitions and the database."""
 
     lab: Lab
     given: BookingParameters
@@ -159,8 +159,8 @@ class Place:
 
 
 class Recoverer:
-    """A tool that ends the transaction which a dead application left prepared, as the database's row says. Unlike
-    the application, its InitProducerId asks for a transaction time-out, which a kept transaction does not have."""
+    """A tool that ends the transaction which a dead application left prepared, as the database's row says. Its
+    InitProducerId asks for a transaction time-out, though the application's prepared transaction has none."""
 
     def __init__(self, place: Place, orders: Orders, process: ClientProcess) -> None:
         self._place = place

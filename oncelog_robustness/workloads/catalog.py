@@ -1,4 +1,5 @@
-"""The catalog of workloads: the `kind` in a scenario file, and the workload that it makes."""
+"""The catalog of workloads: for each `kind` that a scenario file may name, its parameters and the workload that is
+made of them."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

@@ -86,8 +86,8 @@ class Lab(Protocol):
         ...
 
     async def sleep(self, ms: int) -> None:
-        """Sleep for `ms`, or less if the run becomes over meanwhile. A sleep that begins when the run is over, as
-        in `check`, lasts its whole time."""
+        """Sleep for `ms`, or less if the run ends meanwhile. A sleep that begins when the run has ended, as in
+        `check`, lasts its whole time."""
         ...
 
 
@@ -102,7 +102,8 @@ class Workload(Protocol):
 
 
 async def until_over(lab: Lab, works: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """Run all of `works` together; the first exception among them ends the run."""
+    """Run all of `works`, which return when the run is over, at the same time. The first exception among them ends
+    all of them, and is raised."""
     async with asyncio.TaskGroup() as group:
         for work in works:
             group.create_task(work)

@@ -121,7 +121,7 @@ class Meddling:
 
 
 class _Meddler:
-    """One start of a meddler, which makes its requests one at a time over connections of its own."""
+    """One start of a meddler: a client that sends requests which it has no right to send, or at the wrong time."""
 
     def __init__(self, workload: Meddling, lab: Lab, process: ClientProcess) -> None:
         self._lab = lab
@@ -162,7 +162,7 @@ class _Meddler:
         return self._lab.random.choice(self._partitions)
 
     def _own_id(self) -> str:
-        """Return a transactional id that no other client ever had or will have."""
+        """Return a transactional id for this meddler alone, which no client ever had or will have."""
         self._ids += 1
         return f"{self._process.name}-{self._ids}"
 
@@ -220,7 +220,8 @@ class _Meddler:
             me = await self._end(mine, me, self._lab.random.random() < 0.5, TV2_END)
 
     async def _write_late(self) -> None:
-        """Write for the first time after the transaction is decided: no leader may accept that (KIP-890)."""
+        """Add a partition to a transaction, end it, and only then write to the partition. No leader may accept that
+        record (KIP-890); if one does, this raises AssertionError."""
         mine, partition = self._own_id(), self._partition()
         me = await self._calls.init(mine, self._timeout_ms)
         await self._calls.add(mine, me, partition)

@@ -1,4 +1,4 @@
-"""One start of a group member that keeps to no order, in each of the two group protocols.
+"""One start of a badly behaved group member, in each of the two group protocols.
 
 Every step is drawn: the right one, or one that a coordinator must refuse. The member goes on, whatever the response
 is.
@@ -39,8 +39,8 @@ argument is true if nobody ever was or will be that member."""
 
 @dataclass(frozen=True, slots=True)
 class MemberRun:
-    """What a member of either protocol is given for one start: the lab, its group's calls, its ids, and how often
-    it does wrong things."""
+    """What a member of either protocol is given for one start: the lab (chance, time, history), its group's calls,
+    its ids, and how often it does wrong things."""
 
     lab: Lab
     calls: GroupCalls
@@ -78,7 +78,8 @@ class MemberRun:
 
 
 class ClassicMemberRun:
-    """A member of the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""
+    """One start of a member that speaks the classic group protocol (JoinGroup, SyncGroup, Heartbeat, LeaveGroup).
+    Its steps are drawn, right ones and wrong ones."""
 
     def __init__(self, run: MemberRun) -> None:
         self._run = run
@@ -185,7 +186,8 @@ class ClassicMemberRun:
 
 
 class ConsumerMemberRun:
-    """A member of the consumer protocol: ConsumerGroupHeartbeat."""
+    """One start of a member that speaks the consumer protocol (ConsumerGroupHeartbeat, KIP-848). Its steps are
+    drawn, right ones and wrong ones."""
 
     def __init__(self, run: MemberRun) -> None:
         self._run = run

@@ -1,5 +1,5 @@
-"""The workload `members`: members of groups that keep to no order, while transactions commit offsets of the same
-groups and an operator deletes offsets and groups.
+"""The workload `members`: badly behaved members of groups, while transactions commit offsets of the same groups and
+an operator deletes offsets and groups.
 
 Members join and forget to come back, claim generations that are over, and keep partitions that they should give up.
 They fall silent, die, and return under their names. The workload shows that a committed offset is the last one that
@@ -175,7 +175,8 @@ class Members:
     # ------------------------------------------------------------------------------------------------ operator
 
     async def _operate(self, lab: Lab, process: ClientProcess) -> None:
-        """Look at groups, and delete offsets and groups, whether or not they have members."""
+        """Act as an operator until the run is over: describe and list groups, commit and fetch their offsets, and
+        delete offsets and groups, whether or not they have members."""
         admin = await lab.clients[0].admin(process.name)
         brokers = Brokers(lab.clients[0].bootstrap, process.name)
         offsets = _Offsets(lab, process, self.partitions)
@@ -244,9 +245,9 @@ class Members:
 class _Offsets:
     """The commits and deletions of one client, one at a time; each is in the history before it is requested.
 
-    A listener repeats a request without a response. The first copy may have been carried out when the second is
-    refused, because the member was removed meanwhile. So a refusal proves that nothing was done only in two cases:
-    every copy must be refused, or the request is never repeated.
+    A listener (oncelog's front end for Kafka clients) repeats a request without a response. The first copy may have
+    been carried out when the second is refused, because the member was removed meanwhile. So a refusal proves that
+    nothing was done only in two cases: every copy must be refused, or the request is never repeated.
     """
 
     def __init__(self, lab: Lab, process: ClientProcess, partitions: Sequence[Partition]) -> None:

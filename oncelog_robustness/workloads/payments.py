@@ -34,7 +34,7 @@ class Overtaken(ClientError):
 
 
 class NotAnswered(ClientError):
-    """No answer came: the database may have carried the call out, or may do so yet."""
+    """No answer came in time: the database may have carried the call out, or may do so later."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,8 @@ class FreezableProcess(ClientProcess, Protocol):
 
 
 class HandsOn(Protocol):
-    """A lab that also has `hands`, as the simulator's lab has."""
+    """A lab (a workload's surroundings) that also has `hands`, by which the workload acts on the cluster. Only the
+    simulator's lab has them."""
 
     hands: Hands | None
 
@@ -92,7 +93,7 @@ class Prepared:
         return self._database
 
     def application(self, number: int) -> str:
-        """Return the transactional id of an application, which is also the name of its row."""
+        """Return the transactional id of an application, which is also the name of its row in the database."""
         return f"{self.name}-app-{number}"
 
     async def setup(self, lab: Lab) -> None:
@@ -160,8 +161,8 @@ async def _allow_two_phase_commit(lab: Lab) -> None:
 
 
 class _Application:
-    """One application: it is started again and again until the run is over. Then it is started to end what was
-    left, until that succeeds."""
+    """One application: it is started again and again until the run is over. After that it is started to end what
+    was left, until one start has succeeded in that."""
 
     def __init__(self, lab: Lab, workload: Prepared, number: int) -> None:
         self._lab = lab
@@ -218,7 +219,7 @@ class _Application:
         self, process: FreezableProcess, orders: Orders, group: asyncio.TaskGroup
     ) -> None:
         """Wait until the application may be started again: its process has ended, was killed, or was frozen. If a
-        blow is planned, deal it."""
+        blow (a kill or freeze at a chosen step) is planned, deal it when the process gets there."""
         lab, blow = self._lab, orders.blow
         struck = asyncio.ensure_future(orders.is_struck.wait())
         ended = asyncio.ensure_future(process.ended())

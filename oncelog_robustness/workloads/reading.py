@@ -180,7 +180,7 @@ async def make_topic(
     config: Mapping[str, str] | None = None,
     replicas: int = 0,
 ) -> None:
-    """Create a topic with `replicas` replicas, or for 0 with as many as are usual in this lab.
+    """Create a topic with `replicas` replicas, or for 0 with the usual number of this run.
 
     In half of all topics segments have a drawn size, so small that they are full all the time. Retention removes
     nothing, whatever the target's defaults are: a removed record would be taken for lost.

@@ -33,13 +33,13 @@ _OWNER: "contextvars.ContextVar[ClientTask | None]" = contextvars.ContextVar("_O
 
 
 def run(lab: "RunLab", workloads: Sequence[Workload]) -> None:
-    """Run workloads in three steps: the setup of each, all of them together, the check of each.
-    Raises what they raised."""
+    """Run workloads on this lab and wait: `setup` of one after the other, `start` of all at the same time, then
+    `check` of one after the other. Raises what any of them raised."""
     run_on_killing_loop(lab.run(workloads))
 
 
 def run_on_killing_loop(main: Coroutine[Any, Any, None]) -> None:
-    """Run `main` as `asyncio.run` does, on a loop on which a `RunLab` can kill."""
+    """Run `main` as `asyncio.run` does, but on an event loop on which a client of `RunLab` can be killed."""
     loop = KillingLoop()
     try:
         loop.run_until_complete(main)
@@ -50,7 +50,8 @@ def run_on_killing_loop(main: Coroutine[Any, Any, None]) -> None:
 
 
 async def _cancel_all() -> None:
-    """Cancel all tasks but those of dead clients, which would never end."""
+    """Cancel all tasks and wait for them. Tasks of killed clients are left out, because the loop does not run them
+    any more."""
     current = asyncio.current_task()
     left = [one for one in asyncio.all_tasks() if one is not current and not _is_dead(one)]
     for task in left:

@@ -144,16 +144,16 @@ class Sink:
 
 @dataclass(frozen=True, slots=True)
 class _Try:
-    """A finished try of one task: its branch (the name of the try), and the outcome that the task reported to its
-    driver."""
+    """A finished try of one task of a micro-batch: the name of the try, and the outcome that the task reported to
+    its driver."""
 
     branch: str
     outcome: BranchOutcome
 
 
 class _Driver:
-    """One start of a driver: the part of a Spark query that opens an attempt for each micro-batch, runs the tasks
-    and commits."""
+    """One start of a driver: the part of a Spark query that opens an attempt (one try to write it) for each
+    micro-batch, runs the tasks and commits."""
 
     def __init__(
         self,
@@ -184,8 +184,8 @@ class _Driver:
         return Cluster(self._bootstrap, self._settings)
 
     async def run_batch(self) -> None:
-        """Write one micro-batch: open an attempt, run its tasks, commit or abort it, and record how it ended.
-        Raises OncelogError where Spark would fail the query."""
+        """Write one micro-batch: open an attempt (one try to write it), run its tasks, commit or abort it, and
+        record how it ended. Raises OncelogError where Spark would fail the query."""
         with self._cluster() as cluster:
             attempt = AttemptName(self._sink, self._lab.random.randbytes(NONCE_BYTES))
             # The attempt is opened first, because the sink exists only from its first attempt on.
@@ -224,8 +224,8 @@ class _Driver:
         return _Turn(described.query_id or self._sink, batch, adopts=False)
 
     async def _run_tasks(self, attempt: AttemptName, turn: _Turn) -> Sequence[tuple[int, _Try]]:
-        """Run all tasks of the attempt, some of them twice at once. Return one successful try of each task, which
-        the commit will name as its winner. Raises OncelogError when a task has none."""
+        """Run all tasks of the attempt to write a micro-batch, some of them twice at once. Return one successful
+        try of each task, which the commit will name as its winner. Raises OncelogError when a task has none."""
         draw, given = self._lab.random, self._given
         running: list[tuple[int, asyncio.Task[_Try | None]]] = []
         for task in range(given.tasks):
@@ -321,7 +321,8 @@ class _Driver:
     async def _try(
         self, attempt: AttemptName, identity: TaskIdentity, pause_ms: int, adopts: bool
     ) -> _Try | None:
-        """Run one try of a task: join the attempt, write rows and seal them. Return None when it failed."""
+        """Run one try of a task of the micro-batch: join the attempt to write it, write rows, and seal them, which
+        tells the coordinator that they are complete. Return None when it failed."""
         name = str(identity.task_attempt_id)
         draw = self._lab.random
         try:

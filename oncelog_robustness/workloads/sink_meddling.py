@@ -21,7 +21,7 @@ from oncelog_robustness.workloads.contract import Lab
 QUERY: Final = "query"
 TIMEOUT_MS: Final = 5_000
 BATCHES: Final = 3
-"""The number of batch ids, from 0 on, from which a join now and then draws one."""
+"""The number of batch ids, from 0 on. Now and then a join draws one of them instead of naming the right batch."""
 
 
 class _Branch(NamedTuple):
@@ -32,7 +32,8 @@ class _Branch(NamedTuple):
 
 
 class SinkMeddler:
-    """One start of a client that makes wrong calls about `sink`, which all meddlers share and no other client uses."""
+    """One start of a client that makes wrong calls about `sink`, a Spark sink that all meddlers share and no other
+    client uses."""
 
     def __init__(self, lab: Lab, client: str, sink: str, producer: str) -> None:
         self._lab = lab
@@ -58,7 +59,8 @@ class SinkMeddler:
             return
 
     async def _batch_on(self, cluster: Cluster) -> None:
-        """Make the calls of a batch in the right order, so that the wrong calls have something to go wrong with."""
+        """Make all calls for one micro-batch in the right order, so that the sink has a state in which wrong calls
+        could do harm."""
         draw = self._lab.random
         nonce = draw.randbytes(NONCE_BYTES)
         await self._opened(cluster, self._sink, nonce)
@@ -79,15 +81,16 @@ class SinkMeddler:
         return await blocking(cluster.private_call, method, request)
 
     def _name(self) -> str:
-        """Draw a sink's name: mostly the meddlers' own sink, sometimes one that does not exist."""
+        """Draw the name of a sink: mostly the meddlers' own sink, sometimes one that does not exist or a
+        transactional id that is no sink."""
         dice = self._lab.random.random()
         if dice < 0.06:
             return self._producer
         return f"{self._sink}-none" if dice < 0.12 else self._sink
 
     def _nonce(self) -> bytes:
-        """Draw a nonce (the name of an attempt): mostly a known one, sometimes a new one, and now and then one of
-        the wrong length."""
+        """Draw a nonce, the random bytes that name an attempt to write a micro-batch: mostly a known one, sometimes
+        a new one, and now and then one of the wrong length."""
         draw = self._lab.random
         dice = draw.random()
         if self._nonces and dice < 0.8:
@@ -136,7 +139,8 @@ class SinkMeddler:
         return branch
 
     def _drawn(self) -> list[_Branch]:
-        """Draw up to two known branches (a branch is one try of a task in an attempt), mostly of the last attempt."""
+        """Draw up to two known branches, mostly of the last attempt to write a micro-batch. A branch is what one
+        try of one task writes in it."""
         draw = self._lab.random
         last = [one for one in self._branches if one.nonce in self._nonces[-1:]]
         known = last if last and draw.random() < 0.7 else self._branches

@@ -122,7 +122,7 @@ class _Mover:
 
     async def _move_on(self, reader: WrittenReader) -> bool:
         """Move tokens until a transaction is not committed: what it read must be read again. Returns False when the
-        producer can do nothing more, and this mover must exit."""
+        producer can do nothing more, and this client must exit."""
         given, draw = self._ring.parameters, self._lab.random
         while not self._lab.is_over:
             reads = await reader.poll()

@@ -35,8 +35,8 @@ class TransactionsParameters(Watched):
     partitions: Partitions = 3
     """The number of partitions of each topic."""
     replicas: Replicas = 0
-    """The replicas of each topic; 0: as many as are usual in this lab. A partition with one replica has no leader
-    while its node is down."""
+    """The replicas of each topic; 0: the usual number of this run. A partition with one replica has no leader while
+    its node is down."""
     sends_max: Sends = 6
     """The most sends in a transaction."""
     abort_share: Share = 0.2
