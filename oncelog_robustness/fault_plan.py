@@ -120,7 +120,7 @@ class PlannedFault:
 
 
 class FaultInjector(Protocol):
-    """What carries the planned faults out in one world: in the simulator, or on real processes, containers or pods."""
+    """What carries the planned faults out: one in the simulator, others on real processes, containers or pods."""
 
     def can(self, kind: FaultKind) -> bool: ...
 

@@ -137,7 +137,7 @@ class Orders:
 
     async def during(self, step: Step, call: Coroutine[Any, Any, ResultT], nth: int = 0) -> ResultT:
         """Await `call`, which is this step, and return its result. If a blow (a kill or freeze) is planned for this
-        step, it comes before, during or after the call."""
+        step, it comes before, during or after `call`."""
         await self.at(step, Moment.BEFORE, nth)
         await self.at(step, Moment.UNDER_WAY, nth)
         answer = await call

@@ -252,8 +252,8 @@ class KillingLoop(asyncio.SelectorEventLoop):
         return handle
 
     def call_exception_handler(self, context: Any) -> None:
-        """Handle an error that nobody awaited, as asyncio does, but ignore errors of aiokafka. For a fenced
-        producer it also sets the error on futures that nobody awaits."""
+        """Handle an error that nobody awaited, as asyncio does, but ignore errors of aiokafka: for a fenced
+        producer aiokafka sets the error also on futures that nobody awaits."""
         is_left = context.get("message") == "Future exception was never retrieved"
         if not (is_left and isinstance(context.get("exception"), ClientLibraryError)):
             super().call_exception_handler(context)
