@@ -87,7 +87,8 @@ class Clocks:
 
 
 class ProcessInjector:
-    """A `FaultInjector` on a cluster behind a proxy. Faults of different targets may overlap, of one target not."""
+    """Begins and ends planned faults on the processes of a local cluster, whose connections all go through a
+    proxy. Faults of different targets may overlap; those of one target may not."""
 
     def __init__(
         self,
@@ -148,7 +149,7 @@ class ProcessInjector:
         await self._call(self._report_dead)
 
     def close(self) -> None:
-        """Start no process after this, also when a run is given up in the middle of a storm."""
+        """Start no process from now on, also when a run is given up in the middle of its faults."""
         self._is_closing = True
         self._threads.shutdown(cancel_futures=True)
 

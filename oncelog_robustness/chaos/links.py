@@ -50,7 +50,7 @@ OPEN = LinkState(is_held=False, delay_ms=0)
 
 
 class Rules:
-    """The rules that are in force, by the name of the fault they belong to."""
+    """The rules on traffic that are in force, by the name of the fault to which they belong."""
 
     def __init__(self) -> None:
         self._by_fault: dict[str, tuple[Rule, ...]] = {}

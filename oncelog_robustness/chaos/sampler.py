@@ -1,8 +1,8 @@
-"""The sampler of the LSO's lag, second by second: `python -m oncelog_robustness.chaos.sampler
+"""Measures every second how far the last stable offset (LSO) is behind: `python -m oncelog_robustness.chaos.sampler
 BOOTSTRAP CONFIG PREFIX`.
 
-The sampler is a client of its own, so that no hanging workload stops the measuring. Each line of its output is one
-sample; a second without a response has none.
+It is a client and a process of its own, so that no hanging workload stops the measuring. Each line of its output is
+one sample; a second without a response has none.
 """
 
 import json

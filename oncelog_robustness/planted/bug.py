@@ -15,7 +15,8 @@ class Edit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bug:
-    """A planted bug. It is plausible: a tired person could commit it. It is reachable: a client can suffer from it."""
+    """A planted bug: edits of the source, and the checkers meant to notice them. It is plausible: a tired
+    person could commit it. It is reachable: a client can suffer from it."""
 
     name: str
     promise: str

@@ -26,7 +26,8 @@ _END_S: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one seed with a planted bug."""
+    """The result of one simulated run with a planted bug: which checkers answered broken, and what else
+    failed."""
 
     seed: int
     broken: dict[str, str]
@@ -43,7 +44,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Hunted:
-    """The result of the hunt for one bug."""
+    """The result of the hunt for one bug: the seed and the checker that caught it, if any did."""
 
     bug: str
     tried: int
@@ -62,7 +63,8 @@ class Hunted:
 def findings(
     name: str, *, first_seed: int | None = None, seeds: int | None = None, jobs: int = 1
 ) -> Iterator[Finding]:
-    """Plant the bug in this process, for good, and yield the finding of each seed as it comes."""
+    """Plant the bug in this process, for good, run seeds with it, and yield the finding of each as it comes.
+    None for `first_seed` or `seeds` means the bug's own."""
     bug = install(name)
     # Only now: what the bug changes must not be imported before it is planted.
     from oncelog_robustness.checkers.verdict import Answer
@@ -91,7 +93,8 @@ def findings(
 def hunted(
     name: str, first_seed: int | None = None, seeds: int | None = None, jobs: int = 1
 ) -> Hunted:
-    """Hunt until the first catch. This plants the bug in the process, for good."""
+    """Plant the bug in this process, for good, and run seeds until one of its checkers catches it. Return how
+    that went."""
     bug = bug_named(name)
     began = time.monotonic()
     tried = unfinished = 0
@@ -118,7 +121,8 @@ def hunted_all(
     seeds: int | None = None,
     jobs: int = 1,
 ) -> Iterator[Hunted]:
-    """Yield the hunts as they end, `jobs` at a time. Each bug has a process of its own, because a planted bug stays."""
+    """Hunt each of these bugs in a process of its own, since a planted bug stays, `jobs` at a time. Yield the
+    results as the hunts end."""
     waiting = iter(names)
     hunters: dict[Connection, _Hunter] = {}
     try:

@@ -1,4 +1,4 @@
-"""An operator under simulation who moves replicas of partitions while everything goes on.
+"""An operator under simulation who moves replicas of partitions while everything goes on: the fault `move`.
 
 The request is drawn when the fault begins. It is sent to every controller in turn, until one has done it. A request
 that no controller took is not repeated: operators do not do so either.

@@ -56,7 +56,8 @@ class Fleet:
         on_progress: OnProgress | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Plan the containers. `environment` holds more settings for every process of a role."""
+        """Plan the containers, without starting any. `environment` holds further settings for every process
+        of oncelog."""
         self.engine = engine
         self.images = images
         self.on_progress = on_progress or (lambda *_: None)
@@ -263,7 +264,8 @@ class Fleet:
     # ---------------------------------------------------------------------------------------------- its network
 
     def in_network_of(self, name: str, script: str) -> None:
-        """Run shell commands beside the container, in its network, which they may change."""
+        """Run shell commands in a helper container that shares this container's network and may change it,
+        such as by iptables."""
         self.engine.do(
             *("run", "--rm", "--label", f"{LABEL}=yes", "--pull", "never"),
             *("--network", f"container:{full_name(name)}", "--user", "0", "--entrypoint", "sh"),

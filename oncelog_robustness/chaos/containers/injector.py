@@ -38,7 +38,8 @@ ResultT = TypeVar("ResultT")
 
 
 class ContainerInjector:
-    """A `ChaosInjector` that gives faults to the containers of a fleet."""
+    """Begins and ends planned faults on the containers of one cluster: it kills, freezes, replaces them, and
+    cuts them off."""
 
     def __init__(
         self, fleet: Fleet, kinds: frozenset[FaultKind], kill_client: Callable[[float], str]
@@ -225,7 +226,8 @@ class ContainerInjector:
         return self._fleet.states().get(one.name, "gone")
 
     def _is_struck_meanwhile(self, one: Container, after: str) -> bool:
-        """True if another fault that is under way strikes this container too; that fault's end will start it again."""
+        """True if another fault that goes on now strikes this container too; the end of that fault will start
+        it again."""
         return any(
             name != after and one.name in {other.name for other in self._struck(fault)}
             for name, fault in list(self._under_way.items())

@@ -19,8 +19,8 @@ RETRY_S: Final = 0.5
 
 
 class Machines:
-    """The machines on which the release had pods when the run began.
-    A plan calls them `machines-1`, `machines-2`, in the order of their names."""
+    """The machines on which the release had pods when the run began, which faults drain or empty. A plan
+    calls them `machines-1`, `machines-2`, in the order of their names."""
 
     def __init__(
         self, kubernetes: "Kubernetes", names: Sequence[str], roles: Sequence[str]
@@ -32,7 +32,8 @@ class Machines:
         self._lock = threading.Lock()
 
     def strike(self, fault: PlannedFault) -> str:
-        """Drain the machine, or delete its pods, and return what was done."""
+        """Cordon the fault's machine, then drain it or delete its pods at once. Return what was done, for the
+        report."""
         machine = self._names[int(fault.target.rpartition("-")[2]) - 1]
         if self._kubernetes.is_cordoned(machine):
             raise OncelogError(f"{machine} is cordoned already, by somebody else")
