@@ -299,7 +299,8 @@ def _refuse_login(config: str, secure: bool, *, is_there: bool, is_own: bool) ->
 
 
 def _refuse_without_clients() -> None:
-    """Raise OncelogError if the Kafka client is not installed that runs the workloads and measures every run."""
+    """Raise OncelogError if the Kafka client is not installed by which workloads run and each run is
+    measured."""
     try:
         import confluent_kafka  # noqa: F401
     except ModuleNotFoundError as error:

@@ -85,8 +85,8 @@ class ClientParent:
         return not self._ended.is_set()
 
     def start(self, work: Work, become: Callable[[ClientChild], None]) -> None:
-        """Fork the client and run `work` in it. Before that the child calls `become`, which makes its copy of
-        the lab its own."""
+        """Fork the client and run `work` in it. In the child `become` is called first: it tells the child's
+        copy of the lab that it belongs to this client."""
         pid = os.fork()
         if pid == 0:
             _live(ClientChild(self.name, self._path), work, become)

@@ -67,7 +67,8 @@ class Target(Protocol):
     def injector(self, kill_client: Callable[[float], str]) -> ChaosInjector: ...
 
     def observe(self, at_ms: int) -> Observations:
-        """Return what can be seen inside the cluster after the run; a target that must be stopped for it is stopped."""
+        """Return what can be seen inside the cluster after the run. If that can be read only from a stopped
+        cluster, stop it."""
         ...
 
     def verdicts(self) -> Sequence[Verdict]:

@@ -7,8 +7,8 @@
     observations = evidence.read(at_ms, blocks)
 
 Files are only read. High watermarks come from the checkpoints that a node writes when it ends. While the node runs
-these are some seconds old, and the end of a log is taken instead. The states of replicas and leaders in between are
-not seen, so the checkers of moments have nothing to judge here.
+these are some seconds old, and the end of a log is taken instead. The states of replicas and leaders during the run are
+not seen, so the checkers that judge such states have nothing to judge here.
 """
 
 import json

@@ -234,8 +234,8 @@ class ProcessInjector:
             self.findings.append(f"{name} did not end in {took_s:.0f} s of SIGTERM")
 
     def _start(self, name: str) -> None:
-        """Try to start the process again until it runs, as a supervisor does: another fault may have
-        stopped one that it needs."""
+        """Start the process, again and again until it runs, as a supervisor does: another fault may have
+        stopped a process that it needs."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._is_closing and self._cluster.state_of(name) in ("dead", "stopped"):
             try:

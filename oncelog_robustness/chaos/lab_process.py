@@ -1,4 +1,5 @@
-"""The runner's end of the lab process: it sends the order and reads the events."""
+"""The runner's side of the lab, the process that runs the workloads: it sends the order and commands, and
+reads events."""
 
 import asyncio
 import contextlib

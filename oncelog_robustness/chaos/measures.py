@@ -1,4 +1,5 @@
-"""The measures of a run, computed from its history: availability, latencies, recoveries, hits. Pure."""
+"""The measures of a run, computed from its history without I/O: availability, commit latencies, recoveries
+after faults, hits of each role."""
 
 import math
 from bisect import bisect_left

@@ -1,4 +1,5 @@
-"""The runner's end of the proxy process, and the wiring that puts a cluster behind the proxy."""
+"""The runner's side of the proxy process, and the settings by which every connection of a cluster goes
+through the proxy."""
 
 import json
 import threading
@@ -88,7 +89,8 @@ class ProxyProcess:
 
 
 class ClusterNetwork:
-    """The wiring of a cluster whose every connection, of processes, databases and clients, goes through the proxy."""
+    """Puts a cluster behind the proxy: every connection between processes, databases and clients then goes
+    through it."""
 
     def __init__(self, folder: Path, proxy: ProxyProcess) -> None:
         self._folder = folder

@@ -87,7 +87,8 @@ POD_DECKS: Final[Mapping[str, Mapping[FaultKind, int]]] = {
     CLIENTS: {FaultKind.CLIENT_KILL: 1},
     MACHINES: _OF_MACHINES,
 }
-"""The decks of a cluster of pods: mostly kills, since these are what the owner of a machine fears."""
+"""The decks (weights of the kinds of faults, for each role) of a cluster of pods: mostly kills, since these
+are what the owner of a machine fears."""
 _OF_CONTAINERS: Final = {**_OF_PODS, FaultKind.KILL: 10}
 CONTAINER_DECKS: Final[Mapping[str, Mapping[FaultKind, int]]] = {
     **dict.fromkeys((role.role for role in ROLES), _OF_CONTAINERS),
@@ -96,7 +97,7 @@ CONTAINER_DECKS: Final[Mapping[str, Mapping[FaultKind, int]]] = {
     CLIENTS: {FaultKind.CLIENT_KILL: 1},
     MACHINES: {FaultKind.MACHINE_LOST: 1, FaultKind.PARTITION: 1},
 }
-"""The decks of a cluster of containers: mostly kills."""
+"""The decks (weights of the kinds of faults, for each role) of a cluster of containers: mostly kills."""
 
 LASTS_MS: Final[Mapping[FaultKind, tuple[int, int]]] = {
     FaultKind.KILL: (200, 4_000),

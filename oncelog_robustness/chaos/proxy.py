@@ -2,7 +2,8 @@
 
 Every process of a cluster has an HTTP CONNECT proxy of its own for its calls (`ONCELOG_NODE_HTTP_PROXY`). A frontend
 is an address on which this proxy listens. The frontend of a connection tells who opened it, and CONNECT names its
-target. Postgres, Redis and the Kafka ports have frontends with one target. No advertised address changes but that of listeners.
+target. Postgres, Redis and the Kafka ports have frontends with one target. No advertised address changes but that of
+listeners.
 
 A held flow is like TCP on a network that drops every packet. Connections stay, new ones are not made, and nothing
 arrives, not even the end of a connection. A hold is no refusal: neither side learns of it.

@@ -48,7 +48,7 @@ _UNSUPPORTED_VERSION: Final = 35
 
 @dataclass(slots=True)
 class Own:
-    """A request of the proxy's own, whose response no client receives."""
+    """A request that the proxy itself sends to the broker for a lie; no client receives its response."""
 
     api_key: int
     version: int
@@ -57,7 +57,8 @@ class Own:
 
 @dataclass(slots=True)
 class Exchange:
-    """A client's request on its way to the broker. A lie may change it."""
+    """A client's request on its way through the proxy to the broker. A lie (a bug that the proxy plants) may
+    change it."""
 
     api_key: int
     version: int

@@ -1,4 +1,5 @@
-"""Bugs of a log: a written batch is lost, doubled, moved, or shown too early."""
+"""Bugs that the proxy plants in what a log has: a written batch is lost, doubled, moved, or shown too
+early."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The proxy's connections, and the addresses behind which its clients stay.
+"""The proxy's connections, and the addresses that its clients receive in place of the brokers'.
 
 The proxy opens a listener for every broker that a response names, and clients receive that listener's address
 instead. So they stay behind the proxy, however many brokers there are. The proxy speaks plain TCP.

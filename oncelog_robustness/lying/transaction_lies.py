@@ -1,4 +1,5 @@
-"""Bugs of coordinators: wrong fencing, wrong endings of transactions, and lost offsets."""
+"""Bugs that the proxy plants in what coordinators do: wrong fencing, wrong endings of transactions, and lost
+offsets."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -25,8 +25,7 @@ class Bug:
     """The place where the promise is made: a section of the protocol facts, a KIP, an ADR or a
     page of the architecture."""
     edits: tuple[Edit, ...]
-    """The edits that make the bug: one, unless the promise is kept in several places on purpose; then
-    each of these forgets it."""
+    """The edits that make the bug: one, or several if the promise is kept in several places on purpose."""
     caught_by: tuple[str, ...]
     """The names of the checkers meant to notice, by `Verdict.checker`; one of them must answer broken."""
     scenario: str

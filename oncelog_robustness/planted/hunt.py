@@ -1,4 +1,5 @@
-"""The hunt for a planted bug: seeds run with it until a checker that is meant to notice answers broken."""
+"""The hunt for a planted bug: the simulator runs seeds with it until a checker that is meant to notice it
+answers broken."""
 
 import contextlib
 import itertools
@@ -38,7 +39,8 @@ class Finding:
     """The reason why the run was killed by its time limit and shows nothing; empty if it finished."""
 
     def catcher(self, bug: Bug) -> str | None:
-        """Return the first checker meant to notice that did; None if none did."""
+        """Return the first of the bug's checkers that answered broken, and so caught the bug; None if none
+        did."""
         return next((checker for checker in bug.caught_by if checker in self.broken), None)
 
 

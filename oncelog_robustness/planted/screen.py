@@ -1,4 +1,5 @@
-"""The output of the hunts: tables of at most a hundred columns, and a display of progress."""
+"""What `python -m oncelog_robustness.planted` prints: tables of bugs and of hunts, at most a hundred columns
+wide, and the progress."""
 
 import itertools
 import shutil

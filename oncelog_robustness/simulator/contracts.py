@@ -28,7 +28,8 @@ _NEEDED_BY_SESSIONS: Final = {
     "SessionReply": {"call_id", "response", "status"},
 }
 _NOT_THERE: Final = "~"
-"""The suffix for the path of a method that the older version lacks, so that today's code has no such method either."""
+"""A suffix for the path of a method that the older version lacks. Nobody serves such a path, so today's code
+does as if it had no such method."""
 
 
 class Contracts:

@@ -1,4 +1,5 @@
-"""Making a connection between two processes: an attempt to reach a port that listens."""
+"""Makes connections between simulated processes: the steps of connect(2), from the first SYN to an open
+connection or an error."""
 
 import asyncio
 import contextvars

@@ -171,8 +171,9 @@ class SimDisks:
         return file
 
     def enter_change(self, last_words: Callable[[], None] | None = None) -> None:
-        """Count one change of a disk, just before it is made. If `crash_after` has its last change here, call
-        `last_words`, which may write a part, then kill the running process and raise ProcessKilled."""
+        """Count one change of a disk, just before it is made. If `crash_after` wants the running process dead
+        at this change, call `last_words` (it may write a part of the data), kill the process and raise
+        ProcessKilled."""
         process = self.enter()
         if not self._crashes or process is None or process not in self._crashes:
             return
@@ -321,7 +322,8 @@ class SimDisks:
         self.host(host).failing_syncs = count
 
     def heal(self, host: str) -> None:
-        """Make the disk fast, empty enough and sound again. Lost bytes stay lost."""
+        """End all faults of the disk: it is fast, has room and syncs again. Bytes that were lost stay
+        lost."""
         disk = self.host(host)
         disk.delay_s, disk.free_bytes, disk.failing_syncs = 0.0, None, 0
 

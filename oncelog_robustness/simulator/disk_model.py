@@ -36,10 +36,11 @@ class SimFile:
     shortest: int | None = None
     """The lowest size that the file was truncated to since the last sync, if that removed synced bytes."""
     replaced: list[tuple[int, bytes]] = field(default_factory=list)
-    """The bytes of the synced part before each write or truncation, with their positions, in order."""
+    """The synced bytes that each write or truncation has replaced since the last sync, with their positions,
+    in order."""
     lost: list[tuple[int, bytes]] = field(default_factory=list)
-    """Bytes that a failed sync left on the disk, with their positions.
-    Later syncs leave them, unless somebody writes there again."""
+    """The old bytes that are still on the disk where a sync failed, with their positions. Later syncs leave
+    them there, unless somebody writes at that place again."""
     growths: int = 0
     """The number of writes since the last sync that made the file longer."""
     mtime_ns: int = 0
@@ -57,8 +58,8 @@ class SimFile:
         )
 
     def synced_bytes_at(self, position: int, count: int) -> int:
-        """Return how many of the bytes about to be overwritten are synced ones, which the
-        caller must add to `replaced`."""
+        """Return how many of the `count` bytes that are about to be overwritten at `position` are synced. The
+        caller must first add the old content of these to `replaced`."""
         return max(0, min(position + count, self.size, self.synced_size) - position)
 
     def written(self, position: int, count: int) -> None:

@@ -1,4 +1,5 @@
-"""The effects of faults, counted. A plan may strike where nothing can be hurt; only an effect shows that it hurt.
+"""Counts the effects of faults in the simulator, such as a delayed segment.
+A plan may strike where nothing can be hurt; only an effect shows that it hurt.
 
     world.effects[Effect.SEGMENT_DELAYED] += 1
 

@@ -126,7 +126,8 @@ TOPIC: Final[Mapping[str, DrawnSetting]] = {
     "flush.messages": DrawnSetting((2**63 - 1,), (1, 3)),
     "file.delete.delay.ms": DrawnSetting((60_000,), (0, 500)),
 }
-"""The settings of topics whose records nobody deletes: only those whose values a client cannot notice."""
+"""The configuration that is drawn for topics whose records nobody deletes: only settings whose values no
+client can notice."""
 
 _PRODUCER_ID_BLOCK: Final = DrawnSetting((1000,), (1, 2))
 _INDEX_BYTES: Final = DrawnSetting((10 << 20,), (64, 1024))

@@ -17,8 +17,8 @@ _WITHOUT_STEP: float = 0.0
 
 
 class SimHands:
-    """The `Hands` that the workload `prepared` has in the simulator. It kills processes with them while
-    prepared transactions (KIP-939) are open, and completes such transactions."""
+    """Lets the workload `prepared` act on the simulated cluster: it kills processes while prepared
+    transactions (KIP-939) are open, and completes such transactions as an operator does."""
 
     def __init__(
         self, world: World, cluster: SimCluster, injector: SimInjector, lab: SimLab

@@ -65,7 +65,8 @@ class _Replica:
 
     leader: HostedPartition
     facts: tuple[object, ...]
-    """The facts of the replica that may change, to be compared with the next look."""
+    """What may change about the replica, such as its role, epoch and offsets, to be compared with the next
+    look."""
     emptied_before: int
     """The number of times that the replica was dropped and made again in this process."""
     state: ReplicaState

@@ -113,8 +113,8 @@ class SimLab(EndingLab):
         return [client for client in self._clients.values() if client.is_running]
 
     def hosts(self) -> list[str]:
-        """Return the hosts of the workloads and of every client that ever was. A partition cuts a process off
-        from these, too."""
+        """Return the hosts of the workloads and of every client so far. A partition of a process cuts it off
+        from these as well as from the rest of the cluster."""
         return [CONDUCTOR, *(f"client-{name}" for name in self._clients)]
 
     async def _run(

@@ -52,8 +52,8 @@ class Receiver(Protocol):
         """Handle the loss of the connection, whose end is closed."""
 
     def has_room(self) -> None:
-        """Continue to send: the other side has read so much that at most the bytes given to
-        `End.notify_of_room` are unread."""
+        """Go on sending. This is called once the other side has read enough: no more bytes are unread than
+        `End.notify_of_room` was given."""
 
 
 class End:
@@ -395,7 +395,7 @@ class Pipe:
         self._disarm_unless_due(now)
 
     def release(self, late_s: float) -> None:
-        """Let all held segments arrive at once, `late_s` from now and a latency later."""
+        """End a hold: all held segments arrive together, after `late_s` seconds and a latency."""
         if not self.is_blocked:
             return
         self.is_blocked = False

@@ -32,7 +32,7 @@ class Listener:
         return self._accept is not None
 
     def listen(self, accept: Callable[[End], None]) -> None:
-        """Begin to listen; `accept` is called in a copy of this context for every connection."""
+        """Begin to listen. `accept` is called with each connection, in a copy of the context of this call."""
         self._context = contextvars.copy_context()
         self._accept = accept
 

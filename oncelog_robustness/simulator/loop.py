@@ -106,8 +106,8 @@ class _TimerHandle(asyncio.TimerHandle):
 
 
 class _Numbered:
-    """An object that hashes by a number of its own, so that sets of such objects have one order, whatever
-    the addresses in memory."""
+    """A base class for objects that hash by a number of their own. So a set of them has the same order in
+    every run, whatever their addresses in memory."""
 
     _number = 0
 
@@ -179,7 +179,8 @@ class _Work:
 
 
 class SimLoop(asyncio.BaseEventLoop):
-    """The simulation's event loop. `network` must be set before anything opens or accepts a connection."""
+    """The event loop of a simulated run: asyncio's own, on virtual time. `network` must be set before
+    anything opens or accepts a connection."""
 
     def __init__(
         self,
@@ -212,8 +213,8 @@ class SimLoop(asyncio.BaseEventLoop):
     get_debug = bool
 
     def _run_once(self) -> None:
-        """Run turns as asyncio does, until the loop must stop; where asyncio would sleep, time
-        jumps to the next timer.
+        """Run turns until the loop must stop; a turn runs all callbacks that are due, as in asyncio. Where asyncio
+        would sleep, time jumps to the next timer.
 
         One call runs all turns: most turns have one callback, and a call for each would cost a good part of the time.
         """

@@ -1,8 +1,8 @@
 """An operator under simulation, who does what no Kafka client can while everything goes on, rightly and wrongly.
 It ends transactions by force, drains and removes nodes, and changes the levels of features.
 
-The request is drawn when the fault begins, and sent once. A drain or a level must be taken back: from the fault's end
-on the operator tries to, until a controller has done it.
+The request is drawn when the fault `operate` begins, and sent once. A drain or a changed level must be undone. From the
+end of the fault on the operator asks for that, until a controller has done it.
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 They neither write nor read those that this version does not know.
 
 Only transaction records need this: in records of the consumer protocol the tagged fields are Kafka's own, and the
-metadata journal has none. The golden tests hold that an older version reads all other records (docs/upgrades.md).
+metadata journal has none. What an older version reads of other records is held by golden tests (docs/upgrades.md).
 """
 
 from typing import Final

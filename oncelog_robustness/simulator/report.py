@@ -24,12 +24,13 @@ _COUNTED: Final = {
     "operation": "operations",
 }
 _OF_UPGRADES: Final = "older"
-"""The kind of the counts that only runs with two versions have: what passed a process of the older one."""
+"""The first word of the counts that only runs with two versions have: how much the processes of the older one
+sent, received and lost."""
 
 
 def print_failure(result: RunResult, replay: str) -> None:
-    """Print of a broken run the broken verdicts with their first proofs, the first failures, and the command
-    that replays it."""
+    """Print why a run is broken: the broken checkers with their first proofs, the first failures, and the
+    command that replays it."""
     console = Console(highlight=False)
     console.print(f"[bold red]seed {result.seed} of {result.scenario} is broken[/bold red]")
     for verdict in result.verdicts:

@@ -63,7 +63,8 @@ from oncelog_robustness.workloads.contract import Workload
 
 START_TIMEOUT_S: Final = 60.0
 _LATE_MS: Final = 10_000
-"""The length from which a trace is kept as late, in milliseconds; the same as production's default."""
+"""A trace of at least this length, in milliseconds, is kept because it is late; the same as production's
+default."""
 CALM_MS: Final = 3_000
 """The time after healing in which workloads still work before they are told to end, in milliseconds."""
 

@@ -18,7 +18,7 @@ _SHARD_TOPICS: Final[Mapping[int, str]] = {
 
 
 class Inspected(Protocol):
-    """The part of a cluster that the check for open work needs."""
+    """The part of a simulated cluster that the check needs whether everything has settled."""
 
     @property
     def members(self) -> Any:

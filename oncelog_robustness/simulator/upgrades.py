@@ -32,7 +32,8 @@ class RollPlan:
     after_s: float
     """The time in the storm at which the upgrade begins, in seconds."""
     lanes: tuple[tuple[str, ...], ...]
-    """The lanes, which go side by side; within a lane one process follows another."""
+    """The processes in the order in which they are replaced: lanes go side by side, and within a lane one
+    process follows another."""
     rest_s: float
     turns_after: int | None
     """The number of replaced processes after which somebody has them put back; None: nobody does."""

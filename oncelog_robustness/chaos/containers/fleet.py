@@ -1,4 +1,4 @@
-"""The containers of a cluster: begun, killed, frozen, replaced, cut off, and removed."""
+"""The containers of a cluster of chaos: they are started, killed, frozen, replaced, cut off, and removed."""
 
 import contextlib
 import fcntl
@@ -148,7 +148,8 @@ class Fleet:
         return [one for one in self.containers if one.machine == machine]
 
     def others(self, containers: Sequence[Container]) -> list[str]:
-        """Return the addresses of all other containers, and of this machine, from which clients connect."""
+        """Return the addresses of all containers but these, and of this machine, from which clients
+        connect."""
         others = [one.address for one in self.containers if one not in containers]
         return [str(next(IPv4Network(self._subnet).hosts())), *others]
 
@@ -191,7 +192,8 @@ class Fleet:
         self.engine.do("unpause", full_name(name))
 
     def terminate(self, name: str) -> int:
-        """Send SIGTERM, and SIGKILL when the time of a drain is over; return the exit code."""
+        """Stop the container by SIGTERM, and by SIGKILL when the time of a drain is over; return its exit
+        code."""
         self.engine.do("stop", "--time", str(DRAIN_S), full_name(name), timeout_s=2 * DRAIN_S)
         found = self.engine.look([full_name(name)])
         return int(found[0]["State"]["ExitCode"]) if found else -1

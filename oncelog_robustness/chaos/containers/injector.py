@@ -193,7 +193,8 @@ class ContainerInjector:
             self.facts[name] = "; ".join(part for part in (self.facts.get(name), took) if part)
 
     def _bring_back(self, containers: Sequence[Container], after: str) -> None:
-        """Start these containers at the same time, because one may wait for another."""
+        """Start these containers, all at the same time, because one may wait for another. `after` names the
+        fault that ends, for findings."""
         if not containers:
             return
         with ThreadPoolExecutor(len(containers)) as threads:
@@ -201,8 +202,8 @@ class ContainerInjector:
                 done.result()
 
     def _start(self, one: Container, after: str) -> None:
-        """Try to start the container until it is ready, as a restart policy does: another fault may have
-        stopped one that it needs."""
+        """Start the container, again and again until it is ready, as a restart policy does: another fault may
+        have stopped a container that it needs. `after` names the fault that ends."""
         deadline = time.monotonic() + COME_BACK_S
         while not self._is_closing.is_set():
             try:

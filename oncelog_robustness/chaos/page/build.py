@@ -1,4 +1,5 @@
-"""The page of a report: first the findings, then when they happened, how bad they were, and all the rest."""
+"""Builds the HTML page of a report: first the findings, then when they happened, how bad they were, and all
+the rest."""
 
 from collections.abc import Iterable, Iterator
 from html import escape

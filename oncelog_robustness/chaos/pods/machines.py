@@ -1,4 +1,4 @@
-"""Taking machines away through the API: one that is drained, and one that is lost with its pods."""
+"""Takes machines of a Kubernetes cluster away, through its API: one is drained, or lost with all its pods."""
 
 import threading
 import time
@@ -59,7 +59,8 @@ class Machines:
         ]
 
     def _evict(self, pod: Pod) -> None:
-        """Evict the pod, and try again while its PodDisruptionBudget waits for the pod before it to be back."""
+        """Evict the pod. Its PodDisruptionBudget may forbid that until the pod that was evicted before is
+        back, so try again for two minutes. Raises OncelogError after that."""
         deadline = time.monotonic() + EVICT_S
         while not self._kubernetes.evict(pod):
             if time.monotonic() > deadline:

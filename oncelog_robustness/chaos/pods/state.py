@@ -1,4 +1,5 @@
-"""The state of pods as the API tells it, and the changes in it that no fault caused. Pure."""
+"""The state of pods as the Kubernetes API tells it, and the changes in it that no fault caused. No calls are
+made here."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
-"""A release of the chart in a namespace, as a chaos target. It runs already, and chaos neither starts nor stops it."""
+"""A release of the chart in a namespace as a target of chaos. It runs already, and chaos neither starts nor
+stops it."""
 
 import re
 import time
@@ -237,8 +238,8 @@ def listed_verbs(verbs: Iterable[Verb]) -> str:
 
 
 def tools_image_of(pods: Sequence[Pod]) -> str:
-    """Return the name of the image with iptables, taken from that of a storage pod, beside which it lies.
-    Raises OncelogError if that name does not show where."""
+    """Return the name of the tools image, which has iptables. The name is derived from that of a storage
+    pod's image, beside which it lies. Raises OncelogError if that has another form."""
     pod = next(one for one in pods if one.role == STORAGE.role)
     path, found, tag = pod.image.rpartition("/storage")
     if not found:
