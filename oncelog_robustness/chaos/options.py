@@ -1,4 +1,5 @@
-"""The options of chaos, all taken as text, so that an error is one line that names the wrong value."""
+"""The command line's options of chaos, all taken as text, so that an error is one line that names the wrong
+value."""
 
 from pathlib import Path
 from typing import Annotated, Final

@@ -21,8 +21,8 @@ TIMEOUT_S: Final = 2.0
 
 
 def sample(admin: AdminClient, prefix: str) -> dict[str, int]:
-    """Return how many records lie between the last stable offset and the high watermark, for
-    each partition that has any.
+    """Return how many records lie between the last stable offset and the high watermark, for each partition
+    whose leader knows both offsets.
 
     Only topics whose names begin with `prefix` count.
     """
