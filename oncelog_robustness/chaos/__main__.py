@@ -199,7 +199,8 @@ def _say(console: Console, what: str, error: OncelogError) -> None:
 
 
 def _scenario(name_or_path: str) -> Scenario:
-    """Load a scenario; here workloads may have one kind more than in the simulator. Raises OncelogError."""
+    """Load a scenario by its name or path. Here its workloads may also be of the kind `steady`, which the
+    simulator does not have. Raises OncelogError for a scenario that cannot be played here."""
     kinds = {name: one.parameters for name, one in KINDS.items() if not one.is_simulated_only}
     scenario = load_scenario(name_or_path, {**kinds, STEADY: SteadyParameters})
     if scenario.upgrade is not None:
@@ -217,7 +218,8 @@ def _scenario(name_or_path: str) -> Scenario:
 
 @contextlib.contextmanager
 def _made(folder: Path | None, seed: int) -> Iterator[Path]:
-    """Yield the folder that was asked for, or a new one. Raises OncelogError."""
+    """Make the run's folder, the given one or a new temporary one, and yield it. Raises OncelogError if it
+    cannot be made or holds an earlier run."""
     is_new = folder is None
     try:
         chosen = folder or Path(tempfile.mkdtemp(prefix=f"oncelog-chaos-{seed}-"))
@@ -240,7 +242,8 @@ class Place:
     on_machines: bool
 
     def target(self) -> Target:
-        """Return the target of these pods. Raises OncelogError when there is no Kubernetes, or no client for it."""
+        """Return these pods as the run's target. Raises OncelogError when there is no Kubernetes, or no
+        client for it."""
         try:
             from oncelog_robustness.chaos.pods.api import Kubernetes
         except ModuleNotFoundError as error:
@@ -273,8 +276,8 @@ class Place:
 
 
 def _of_containers(kinds: Sequence[FaultKind], scenario: Scenario) -> tuple[Target, str]:
-    """Return a target of containers, and the options that choose it again.
-    Raises OncelogError when there is no engine."""
+    """Return a cluster of our own containers as the run's target, and the command line's options that choose
+    it in a replay. Raises OncelogError when there is no engine."""
     from oncelog_robustness.chaos.containers.engine import find_engine
     from oncelog_robustness.chaos.containers.plan import Images
     from oncelog_robustness.chaos.containers.target import ContainerTarget
@@ -284,8 +287,8 @@ def _of_containers(kinds: Sequence[FaultKind], scenario: Scenario) -> tuple[Targ
 
 
 def _refuse_login(config: str, secure: bool, *, is_there: bool, is_own: bool) -> None:
-    """Raise OncelogError for a login that this target cannot have.
-    `is_there`: the cluster runs already. `is_own`: the run makes it of containers."""
+    """Raise OncelogError for options of a login that this target cannot have. `is_there`: the cluster runs
+    already. `is_own`: the run starts it as containers."""
     if config and not is_there:
         raise OncelogError(
             "--config says how to log in at --bootstrap or at a release (--kubernetes); "
@@ -296,7 +299,8 @@ def _refuse_login(config: str, secure: bool, *, is_there: bool, is_own: bool) ->
 
 
 def _refuse_without_clients() -> None:
-    """Raise OncelogError if the Kafka client is not installed that runs the workloads and measures every run."""
+    """Raise OncelogError if the Kafka client is not installed by which workloads run and each run is
+    measured."""
     try:
         import confluent_kafka  # noqa: F401
     except ModuleNotFoundError as error:
@@ -308,8 +312,8 @@ def _refuse_without_clients() -> None:
 def _target(
     folder: Path, bootstrap: str, config: str, scenario: Scenario, *, is_secure: bool
 ) -> tuple[Target, str]:
-    """Return the target, and the arguments that choose it again.
-    Raises OncelogError when a cluster of processes needs a package that is not installed."""
+    """Return the run's target (a Kafka at an address, or our own processes), and the command line's options
+    that choose it in a replay. Raises OncelogError when a needed package is not installed."""
     _refuse_without_clients()
     if bootstrap:
         from oncelog_robustness.chaos.address import AddressTarget

@@ -56,7 +56,8 @@ class ClientInjector:
 
 
 class AddressTarget:
-    """A `Target` for any Kafka cluster that runs already, reached at its bootstrap address."""
+    """A target of chaos that is any Kafka cluster, which runs already and is reached at its bootstrap
+    address."""
 
     decks = DECKS
     limits: Sequence[str] = ()
@@ -69,7 +70,8 @@ class AddressTarget:
         self._brokers = 1
 
     def start(self, on_progress: OnProgress) -> None:
-        """Raise OncelogError, in one line, when nothing at the address answers as Kafka does."""
+        """Check that a Kafka broker answers at the address, and count the brokers. Raises OncelogError, in
+        one line, if none does."""
         on_progress(self._bootstrap, "starting")
         for address in self._bootstrap.split(","):
             self._refuse_bad(address.strip())

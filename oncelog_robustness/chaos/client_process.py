@@ -22,7 +22,8 @@ Work = Callable[["ClientChild"], Coroutine[Any, Any, None]]
 
 
 class ClientChild:
-    """The `ClientProcess` as its own code sees it, inside the forked child."""
+    """A workload's client as its own code sees it, inside the forked process. It reports each operation as a
+    line in a file, which its parent reads."""
 
     is_running = True
 
@@ -57,13 +58,14 @@ class ClientChild:
 
 
 def operation_line(operation: AnyOperation) -> str:
-    """Return the operation as the line that a history has for it."""
+    """Return the operation as the one line of JSON that a history file has for it."""
     _, line = History(operations=[operation]).lines()
     return line
 
 
 class ClientParent:
-    """The `ClientProcess` as its parent sees it, in the process that forked it."""
+    """A workload's client as its parent sees it, in the process that forked it: the parent reads what it
+    reports, and can kill it."""
 
     def __init__(self, name: str, path: Path, record: Callable[[str], None]) -> None:
         """Make a client that has not started; `record` is called with each line of the history that it writes."""
@@ -83,7 +85,8 @@ class ClientParent:
         return not self._ended.is_set()
 
     def start(self, work: Work, become: Callable[[ClientChild], None]) -> None:
-        """Fork the client and run `work` in it; `become` makes the child's copy of the lab its own."""
+        """Fork the client and run `work` in it. In the child `become` is called first: it tells the child's
+        copy of the lab that it belongs to this client."""
         pid = os.fork()
         if pid == 0:
             _live(ClientChild(self.name, self._path), work, become)
@@ -141,7 +144,8 @@ class ClientParent:
 
 
 def _live(process: ClientChild, work: Work, become: Callable[[ClientChild], None]) -> NoReturn:
-    """Live the whole life of the child; this function never returns into the parent's code."""
+    """Run `work` in the forked child, report an exception of it to the parent, and exit. This never returns
+    into the parent's code."""
     code = 1
     try:
         # A client whose lab is gone would work for nobody.

@@ -1,5 +1,5 @@
-"""The contract between the runner, a target and its fault injector.
-A target is where chaos happens; its injector carries faults out there."""
+"""The contract between the runner of chaos, a target and its fault injector. A target is the cluster that is
+struck; its injector carries out faults there."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
@@ -13,7 +13,8 @@ OnProgress = Callable[[str, str], None]
 
 
 class ChaosInjector(Protocol):
-    """A fault injector as the runner needs it: a `FaultInjector` that also reports its findings and facts."""
+    """A fault injector as the runner of chaos needs it. It reports what went wrong without an excuse
+    (`findings`), what faults did (`facts`), and which broke nothing (`missed`)."""
 
     findings: list[str]
     facts: dict[str, str]
@@ -41,7 +42,8 @@ class Target(Protocol):
 
     @property
     def decks(self) -> Mapping[str, Mapping[FaultKind, int]]:
-        """Return, for each role, how many cards of each kind of fault its deck has."""
+        """Return, for each role, how many cards of each kind of fault its deck has. A plan deals faults from
+        the shuffled deck, so these are weights."""
         ...
 
     def start(self, on_progress: OnProgress) -> None: ...
@@ -65,7 +67,8 @@ class Target(Protocol):
     def injector(self, kill_client: Callable[[float], str]) -> ChaosInjector: ...
 
     def observe(self, at_ms: int) -> Observations:
-        """Return what can be seen inside the cluster after the run; a target that must be stopped for it is stopped."""
+        """Return what can be seen inside the cluster after the run. If that can be read only from a stopped
+        cluster, stop it."""
         ...
 
     def verdicts(self) -> Sequence[Verdict]:

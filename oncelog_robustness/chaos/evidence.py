@@ -7,8 +7,8 @@
     observations = evidence.read(at_ms, blocks)
 
 Files are only read. High watermarks come from the checkpoints that a node writes when it ends. While the node runs
-these are some seconds old, and the end of a log is taken instead. The states of replicas and leaders in between are
-not seen, so the checkers of moments have nothing to judge here.
+these are some seconds old, and the end of a log is taken instead. The states of replicas and leaders during the run are
+not seen, so the checkers that judge such states have nothing to judge here.
 """
 
 import json
@@ -39,8 +39,8 @@ _NOBODY: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The places where evidence lies: data folders by node id, and the URL of the metadata
-    database (empty: none is read)."""
+    """Reads what a cluster's nodes have written. `data_dirs` are their folders by node id; an empty
+    `database_url` means that the metadata journal is not read."""
 
     data_dirs: Mapping[int, Path]
     database_url: str = ""
@@ -54,11 +54,13 @@ class Evidence:
         return cls(folders, cluster.state.postgres_url)
 
     def read(self, at_ms: int, blocks: Sequence[ProducerIdsGiven] = ()) -> Observations:
-        """Return the observations of a cluster that has stopped in order."""
+        """Read the logs of all nodes and return them as observations for the checkers. The cluster must have
+        stopped in order."""
         return self._read(at_ms, blocks, is_running=False)
 
     def blocks(self) -> list[ProducerIdsGiven]:
-        """Return every block of producer ids in the metadata journal; all blocks before its snapshot count as one."""
+        """Return every block of producer ids that was given out, as the metadata journal records it. All
+        blocks before its last snapshot count as one."""
         engine = create_engine(self.database_url)
         try:
             with closing(engine.connect()) as connection:

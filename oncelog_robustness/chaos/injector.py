@@ -87,7 +87,8 @@ class Clocks:
 
 
 class ProcessInjector:
-    """A `FaultInjector` on a cluster behind a proxy. Faults of different targets may overlap, of one target not."""
+    """Begins and ends planned faults on the processes of a local cluster, whose connections all go through a
+    proxy. Faults of different targets may overlap; those of one target may not."""
 
     def __init__(
         self,
@@ -148,7 +149,7 @@ class ProcessInjector:
         await self._call(self._report_dead)
 
     def close(self) -> None:
-        """Start no process after this, also when a run is given up in the middle of a storm."""
+        """Start no process from now on, also when a run is given up in the middle of its faults."""
         self._is_closing = True
         self._threads.shutdown(cancel_futures=True)
 
@@ -233,8 +234,8 @@ class ProcessInjector:
             self.findings.append(f"{name} did not end in {took_s:.0f} s of SIGTERM")
 
     def _start(self, name: str) -> None:
-        """Try to start the process again until it runs, as a supervisor does: another fault may have
-        stopped one that it needs."""
+        """Start the process, again and again until it runs, as a supervisor does: another fault may have
+        stopped a process that it needs."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._is_closing and self._cluster.state_of(name) in ("dead", "stopped"):
             try:

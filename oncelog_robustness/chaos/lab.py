@@ -74,7 +74,8 @@ class LabOrder:
 
 
 class ForkLab:
-    """A `Lab` whose clients are forked processes. The copy of it in a child belongs to that child."""
+    """The surroundings that workloads have in chaos: client libraries, time, chance, history, and clients as
+    forked processes. Each client has a copy of it, which writes to that client's file."""
 
     def __init__(self, order: LabOrder, clients: Sequence[Clients]) -> None:
         self.clients = clients
@@ -172,7 +173,7 @@ class ForkLab:
 
 
 class WorkloadFailed(Exception):
-    """A workload raised an exception: a bug of the workload, not a verdict."""
+    """A workload's own code raised an exception: a bug of the workload, and no verdict on the cluster."""
 
 
 def say(event: str, **facts: object) -> None:
@@ -217,7 +218,8 @@ async def _report(lab: ForkLab) -> None:
 
 
 class Wishes:
-    """The lines that the runner sends while the workloads run: `end`, `check` and `kill`."""
+    """Listens to the commands that the runner sends while the workloads run: `end` the work, `check` (make
+    the last reads), and `kill` a client."""
 
     def __init__(self) -> None:
         self.checking = asyncio.Event()

@@ -1,4 +1,5 @@
-"""The runner's end of the lab process: it sends the order and reads the events."""
+"""The runner's side of the lab, the process that runs the workloads: it sends the order and commands, and
+reads events."""
 
 import asyncio
 import contextlib
@@ -18,8 +19,8 @@ STOP_TIMEOUT_S: Final = 10.0
 
 
 class LabProcess:
-    """The lab as a child process that starts at once.
-    Events are awaited on the loop that made it; `kill_client` blocks and is called by threads."""
+    """The lab, which runs the workloads, as a child process that starts at once. Events are awaited on the
+    loop that made this; `kill_client` blocks and is called by threads."""
 
     def __init__(self, order: LabOrder, log: Path) -> None:
         self._log = log
@@ -36,7 +37,8 @@ class LabProcess:
         self._wish(order.line())
 
     async def event(self, wanted: str) -> dict[str, Any]:
-        """Return the next event of this kind. Raises OncelogError with the error of a lab that failed."""
+        """Wait for the next event of this kind from the lab and return it. Raises OncelogError if the lab has
+        failed or ended."""
         while True:
             event = await self._events.get()
             if event["event"] == wanted:
@@ -55,7 +57,8 @@ class LabProcess:
         self._wish("check")
 
     def kill_client(self, strength: float) -> str:
-        """Kill a client and return its name; empty when none runs."""
+        """Kill one of the running clients, chosen by `strength` from 0 to 1, and return its name; empty when
+        none runs."""
         with self._killing:
             self._wish(f"kill {strength}")
             try:

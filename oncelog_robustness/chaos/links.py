@@ -1,7 +1,7 @@
-"""The rules by which the proxy holds or delays traffic between two parties while faults are under way.
+"""The rules by which chaos's proxy holds or delays traffic between two parties while faults are under way.
 
-A flow has a sender and a receiver, each a party: a process of the cluster by its name, `clients`, `postgres`, `redis`.
-A connection is two flows. Rules are put in force whole, by the name of the fault they belong to, and lifted by it.
+A party is a process of the cluster by its name, or `clients`, `postgres`, `redis`. A connection is two flows, each with
+a party that sends and one that receives. All rules of a fault come into force together, and are lifted together.
 """
 
 from collections.abc import Iterator, Mapping
@@ -50,7 +50,7 @@ OPEN = LinkState(is_held=False, delay_ms=0)
 
 
 class Rules:
-    """The rules that are in force, by the name of the fault they belong to."""
+    """The rules on traffic that are in force, by the name of the fault to which they belong."""
 
     def __init__(self) -> None:
         self._by_fault: dict[str, tuple[Rule, ...]] = {}

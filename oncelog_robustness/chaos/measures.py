@@ -1,4 +1,5 @@
-"""The measures of a run, computed from its history: availability, latencies, recoveries, hits. Pure."""
+"""The measures of a run, computed from its history without I/O: availability, commit latencies, recoveries
+after faults, hits of each role."""
 
 import math
 from bisect import bisect_left
@@ -65,8 +66,8 @@ class RoleSummary:
     kills: int
     """The number of recoveries that were from a kill alone.
 
-        Others do not count: meanwhile another process was frozen, cut off or without its database, or the client that
-    commits was killed itself. The time to the next commit then says nothing of the kill.
+    Others do not count: meanwhile another process was frozen, cut off or without its database, or the client
+    that commits was killed itself. The time to the next commit then says nothing of the kill.
     """
     kills_p99_ms: int | None
 
@@ -77,7 +78,7 @@ class Measures:
     until_ms: int
     """The end of the time in which clients worked, in milliseconds of the run."""
     commits: tuple[Commit, ...]
-    """The commits of the pulse, in the order in which they ended."""
+    """The commits of the producer that never pauses, in the order in which they ended."""
     gaps: tuple[tuple[int, int], ...]
     """The stretches of a second or more without a commit, each as (from, until) in milliseconds."""
     recoveries: tuple[Recovery, ...]
@@ -88,7 +89,8 @@ class Measures:
 
     @property
     def availability(self) -> float:
-        """Return the share of the time that lies outside gaps, from 0 to 1."""
+        """Return the share of the time, from 0 to 1, that lies outside of stretches of a second or more
+        without a commit."""
         lost_ms = sum(until - since for since, until in self.gaps)
         return 1 - lost_ms / max(1, self.until_ms - self.from_ms)
 
@@ -113,8 +115,8 @@ def measure(
     roles: Sequence[str],
     lags: Sequence[Lag],
 ) -> Measures:
-    """Compute the measures of a run.
-    `pulse` is the client that commits without a pause; its incarnations are `pulse#1` and so on."""
+    """Compute the measures of a run. `pulse` is the name of the client that commits without a pause; its
+    restarts are called `pulse#1`, `pulse#2` and so on."""
     commits = sorted(
         (
             Commit(one.client, one.invoked_ms, one.asked_ms, one.completed_ms)
@@ -149,7 +151,8 @@ def _next(commits: Sequence[Commit], at_ms: int) -> Commit | None:
 
 
 def _absences(commits: Sequence[Commit], faults: Sequence[Fault]) -> list[tuple[int, int]]:
-    """Return the times from each kill of the pulse by the plan until the pulse committed again, in milliseconds."""
+    """Return when the client that never pauses was away: from each kill of it by the plan until its next
+    commit, as (from, until) in milliseconds."""
     started_ms: dict[str, int] = {}
     for commit in commits:
         started_ms.setdefault(commit.client, commit.began_ms)
@@ -183,7 +186,8 @@ def _gaps(commits: Sequence[Commit], from_ms: int, until_ms: int) -> tuple[tuple
 
 
 def _is_alone(recovery: Recovery, faults: Sequence[Fault]) -> bool:
-    """True if no fault that lasts was under way between the kill and the next commit."""
+    """True if no lasting fault, such as a pause or a partition, was under way between the kill and the next
+    commit."""
     began_ms = recovery.fault.invoked_ms
     ended_ms = began_ms + (recovery.ms or 0)
     return not any(

@@ -1,4 +1,5 @@
-"""The runner's end of the proxy process, and the wiring that puts a cluster behind the proxy."""
+"""The runner's side of the proxy process, and the settings by which every connection of a cluster goes
+through the proxy."""
 
 import json
 import threading
@@ -35,7 +36,8 @@ _POSTGRES_SOCKET: Final = ".s.PGSQL.5432"
 
 
 class ProxyProcess:
-    """The proxy as a child process. Any thread may send it a request; one request is answered at a time."""
+    """The proxy between the cluster's processes, as a child process. Any thread may send it a request; one
+    request is answered at a time."""
 
     def __init__(self, log: Path) -> None:
         self._process = start_part("oncelog_robustness.chaos.proxy", log=log)
@@ -87,7 +89,8 @@ class ProxyProcess:
 
 
 class ClusterNetwork:
-    """The wiring of a cluster whose every connection, of processes, databases and clients, goes through the proxy."""
+    """Puts a cluster behind the proxy: every connection between processes, databases and clients then goes
+    through it."""
 
     def __init__(self, folder: Path, proxy: ProxyProcess) -> None:
         self._folder = folder
@@ -97,8 +100,8 @@ class ClusterNetwork:
         """The bootstrap address for clients: the proxy's frontends of the listeners."""
 
     def take_in(self, state: ClusterState) -> None:
-        """Open the proxy's frontends of a planned cluster and give each process its own; made
-        for `Cluster(on_plan=...)`."""
+        """Open an address of the proxy for each connection of a planned cluster, and set each process's
+        environment so that it uses its own. `Cluster` calls this as its `on_plan`."""
         # The cluster's own ports are free until its processes run.
         self._ports.keep(ports_of(state.members))
         frontends: list[Frontend] = []
@@ -134,8 +137,8 @@ class ClusterNetwork:
         return {"ONCELOG_NODE_HTTP_PROXY": frontend.listen, "no_grpc_proxy": "none.invalid"}
 
     def _socket(self, member: Member, name: str) -> str:
-        """Return the path of a frontend's socket, in a folder as private as the socket behind it.
-        A socket's path has 107 bytes at most."""
+        """Return the path of a Unix socket on which the proxy listens for this member. Its folder is as
+        private as the socket behind the proxy. A socket's path has 107 bytes at most."""
         folder = self._folder / "front" / member.name
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         (folder / name).unlink(missing_ok=True)

@@ -1,4 +1,5 @@
-"""The options of chaos, all taken as text, so that an error is one line that names the wrong value."""
+"""The command line's options of chaos, all taken as text, so that an error is one line that names the wrong
+value."""
 
 from pathlib import Path
 from typing import Annotated, Final
@@ -99,7 +100,8 @@ RecoveryBar = Annotated[
 
 
 def number_of(option: str, text: str, least: float, most: float) -> float:
-    """Return the option's number. Raises OncelogError that names the value, which typer's own words would not do."""
+    """Return the option's value as a number. Raises OncelogError that names the wrong value, which typer's
+    own message would not do."""
     try:
         number = float(text)
     except ValueError:

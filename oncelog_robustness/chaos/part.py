@@ -1,6 +1,7 @@
-"""Parts of the runner that are processes of their own: the proxy, the lab, the sampler. Each is a module with a main.
+"""Parts of chaos's runner that are processes of their own. Each is a module with a main.
 
-Proxy and lab read commands as lines on their input, answer in lines, and end when their input
+The proxy carries all connections of a cluster, the lab runs the workloads, and the sampler measures how far the last
+stable offset lags. Proxy and lab read commands as lines on their input, answer in lines, and end when their input
 does. The sampler is killed.
 """
 
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 HOME: Final = Path(__file__).parents[2]
-"""The folder on which `oncelog_robustness` can be imported, also where it is not installed."""
+"""The folder from which `oncelog_robustness` can be imported, also where it is not installed."""
 
 END_TIMEOUT_S: Final = 5.0
 

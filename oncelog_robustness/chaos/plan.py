@@ -1,9 +1,9 @@
-"""A plan that hits every role equally often: each role's time is cut into slots, each slot has one fault.
+"""A plan that hits every role equally often: each role's time is cut into slots, and each slot has one fault.
 
 Within a role one fault follows the other, so of three replicas two are never taken away by chance alone (KILL_ALL does
-that on purpose); across roles faults overlap as they like. Kinds come from a shuffled deck a role, so that each comes
-around before one comes twice, in the proportions of the deck. The plan of a seed depends on the seed, the time and the
-targets, not on how the run goes.
+that on purpose); across roles faults overlap as they like. Each role has a deck: a card for each fault that it may get.
+It is shuffled and dealt, so each kind comes in its proportion, and none again before the deck is used up. The plan of a
+seed depends on the seed, the time and the targets, not on how the run goes.
 """
 
 import math
@@ -64,7 +64,8 @@ DECKS: Final[Mapping[str, Mapping[FaultKind, int]]] = {
     REDIS: {FaultKind.REDIS_OUTAGE: 1},
     CLIENTS: {FaultKind.CLIENT_KILL: 4, FaultKind.RESET: 1, FaultKind.DELAY: 1},
 }
-"""The decks of a cluster of processes: for each role, how many cards of each kind of fault."""
+"""The decks of a cluster of processes: for each role, how many cards of each kind of fault. They are the
+weights by which a plan deals faults."""
 _OF_MACHINES: Final = {FaultKind.MACHINE_DRAIN: 1, FaultKind.MACHINE_LOST: 1}
 _OF_PODS: Final = {
     FaultKind.KILL: 6,
@@ -86,7 +87,8 @@ POD_DECKS: Final[Mapping[str, Mapping[FaultKind, int]]] = {
     CLIENTS: {FaultKind.CLIENT_KILL: 1},
     MACHINES: _OF_MACHINES,
 }
-"""The decks of a cluster of pods: mostly kills, since these are what the owner of a machine fears."""
+"""The decks (weights of the kinds of faults, for each role) of a cluster of pods: mostly kills, since these
+are what the owner of a machine fears."""
 _OF_CONTAINERS: Final = {**_OF_PODS, FaultKind.KILL: 10}
 CONTAINER_DECKS: Final[Mapping[str, Mapping[FaultKind, int]]] = {
     **dict.fromkeys((role.role for role in ROLES), _OF_CONTAINERS),
@@ -95,7 +97,7 @@ CONTAINER_DECKS: Final[Mapping[str, Mapping[FaultKind, int]]] = {
     CLIENTS: {FaultKind.CLIENT_KILL: 1},
     MACHINES: {FaultKind.MACHINE_LOST: 1, FaultKind.PARTITION: 1},
 }
-"""The decks of a cluster of containers: mostly kills."""
+"""The decks (weights of the kinds of faults, for each role) of a cluster of containers: mostly kills."""
 
 LASTS_MS: Final[Mapping[FaultKind, tuple[int, int]]] = {
     FaultKind.KILL: (200, 4_000),
@@ -144,7 +146,8 @@ def name_of(fault: PlannedFault) -> str:
 
 
 def role_of(target: str) -> str:
-    """Return the role of a fault's target, which is a process, a pair of them (its first counts), or a role."""
+    """Return the role of a fault's target. The target is a process (`storage-2`), a pair of them (the first
+    counts), or a role."""
     first = target.partition("+")[0]
     name, _, number = first.rpartition("-")
     return name if number.isdigit() else first
@@ -159,8 +162,8 @@ def plan_chaos(
     decks: Mapping[str, Mapping[FaultKind, int]] = DECKS,
     hits_per_minute: float = HITS_PER_MINUTE,
 ) -> list[PlannedFault]:
-    """Return the planned faults in order of their beginnings.
-    `members` has the processes of each role; a role of one thing has its own name as its member."""
+    """Return the planned faults in order of their beginnings. `members` has the processes of each role; a
+    role of one thing has its own name as its member. `can` says which kinds of faults are possible."""
     faults: list[PlannedFault] = []
     everybody = [name for names in members.values() for name in names]
     for number, (role, names) in enumerate(members.items()):
@@ -202,7 +205,8 @@ def _target(
 
 
 def _dealt(deck: Sequence[CardT], count: int, draw: random.Random) -> list[CardT]:
-    """Deal `count` cards from the deck, which is shuffled anew each time it is used up."""
+    """Deal `count` cards (faults or targets) from the deck, which is shuffled anew each time it is used
+    up."""
     dealt: list[CardT] = []
     while len(dealt) < count:
         shuffled = list(deck)

@@ -50,7 +50,7 @@ class Progress:
         self.refresh()
 
     def show(self, sentences: Sequence[str]) -> None:
-        """Print sentences that stay on the screen."""
+        """Print sentences that stay on the screen, unlike the changing table."""
         for one in sentences:
             self._console.print(one, style="dim", markup=False, highlight=False, soft_wrap=True)
 

@@ -1,8 +1,9 @@
 """The network between the processes of a cluster, as a process: `python -m oncelog_robustness.chaos.proxy`.
 
-Every process of a cluster has an HTTP CONNECT proxy of its own for its calls (`ONCELOG_NODE_HTTP_PROXY`). The
-frontend through which a connection comes in tells who opened it, and CONNECT names its target. Postgres, Redis and
-the Kafka ports have frontends with one target. No advertised address changes but that of listeners.
+Every process of a cluster has an HTTP CONNECT proxy of its own for its calls (`ONCELOG_NODE_HTTP_PROXY`). A frontend
+is an address on which this proxy listens. The frontend of a connection tells who opened it, and CONNECT names its
+target. Postgres, Redis and the Kafka ports have frontends with one target. No advertised address changes but that of
+listeners.
 
 A held flow is like TCP on a network that drops every packet. Connections stay, new ones are not made, and nothing
 arrives, not even the end of a connection. A hold is no refusal: neither side learns of it.
@@ -33,7 +34,7 @@ _RESET: Final = struct.pack("ii", 1, 0)
 
 @dataclass(frozen=True, slots=True)
 class Frontend:
-    """An address at which the connections of one party come in."""
+    """An address on which the proxy listens for the connections of one party, such as a process."""
 
     sender: str
     listen: str
@@ -45,7 +46,8 @@ class Frontend:
 
 @dataclass(eq=False, slots=True)
 class Flow:
-    """The bytes of one direction of one connection."""
+    """One direction of one connection through the proxy: its bytes that wait, and whether a rule holds or
+    delays them."""
 
     sender: str
     receiver: str
@@ -206,7 +208,8 @@ class Connection:
     # ------------------------------------------------------------------------------------------------- passing on
 
     def received(self, side: Side, data: bytes) -> None:
-        """Take in what a side received; empty `data` means that the side has ended."""
+        """Pass on the bytes that a side received, or queue them while a rule holds or delays them. Empty
+        `data` means that the side has ended."""
         if side.flow is None:
             if side is self._opener and not self.receiver:
                 self._read_connect(data)
@@ -275,7 +278,8 @@ class Connection:
             transport.close()
 
     def throttle(self, side: Side, *, is_full: bool) -> None:
-        """Stop or resume reading from the sender, as `side` cannot take more, or can again."""
+        """Stop reading from the sender while the buffer of `side`, which gets its bytes, is full; go on when
+        it has room again."""
         (self._full.add if is_full else self._full.discard)(side)
         for flow in self.flows():
             if flow.sink is side:
@@ -305,7 +309,8 @@ class Connection:
             self._target.reset()
 
     def haunt(self) -> None:
-        """Reset the connection for the party that opened it, and let its bytes arrive all the same."""
+        """Reset the connection for the party that opened it, and yet let the bytes that it had sent
+        arrive."""
         if self.forth is not None:
             self.forth.queue.append((0.0, b""))
         self._opener.reset()

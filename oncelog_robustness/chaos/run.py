@@ -84,7 +84,8 @@ class RunResult:
 
 
 class ChaosRun:
-    """One run of chaos. Call `result = await ChaosRun(...).run()` once."""
+    """One run of chaos: it starts the target, lets clients work under planned faults, heals, and judges. Call
+    `result = await ChaosRun(...).run()` once."""
 
     def __init__(self, options: RunOptions, target: Target, progress: Progress) -> None:
         self._options = options
@@ -102,7 +103,8 @@ class ChaosRun:
         return int((time.monotonic() - self._began_s) * 1000)
 
     def stop(self) -> None:
-        """Heal now, and judge what was done so far. Call this on the event loop of the run."""
+        """End the faults now, heal, and judge what was done so far. Call this on the event loop of the
+        run."""
         self._stopping.set()
 
     async def run(self) -> RunResult:
@@ -150,8 +152,8 @@ class ChaosRun:
         )
 
     async def _started(self) -> None:
-        """Start the target in a thread, and wait for it also when the run is cancelled.
-        A thread cannot be interrupted, and a half started target cannot be ended."""
+        """Start the target in a thread, and wait for that even when the run is cancelled. A thread cannot be
+        interrupted, and a half started target cannot be ended."""
         starting = asyncio.create_task(
             asyncio.to_thread(self._target.start, self._progress.process), name="starting"
         )
@@ -166,7 +168,8 @@ class ChaosRun:
     async def _storm(
         self, lab: LabProcess, injector: ChaosInjector
     ) -> tuple[list[PlannedFault], int, int]:
-        """Run the storm and return the plan, and from when until when clients worked, in milliseconds."""
+        """Let clients work while the planned faults come and go, heal, and make the last reads. Return the
+        plan, and from when until when clients worked, in milliseconds."""
         progress, options = self._progress, self._options
         await lab.event("ready")
         from_ms = self.now_ms()
@@ -348,7 +351,7 @@ class ChaosRun:
 
 
 def _pulse_of(workloads: Sequence[Mapping[str, Any]]) -> str:
-    """Return the name of the producer that never pauses."""
+    """Return the name of the workload whose producer never pauses; a run is measured by its commits."""
     return next((str(one["name"]) for one in workloads if one["kind"] == STEADY), PULSE)
 
 
@@ -359,7 +362,8 @@ def first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 def came_back(findings: Sequence[str], judged: int) -> Verdict:
-    """Return the verdict that processes came back after each fault, and that none ended by itself."""
+    """Return the verdict `process-lost`: broken if a process did not come back after a fault, or ended by
+    itself. `judged` is the number of faults that did not strike clients."""
     if findings:
         return Verdict("process-lost", Answer.BROKEN, judged, tuple(findings))
     if judged == 0:
@@ -370,8 +374,8 @@ def came_back(findings: Sequence[str], judged: int) -> Verdict:
 def roles_hit(
     measures: Measures, duration_ms: int, hits_per_minute: float = HITS_PER_MINUTE
 ) -> Verdict:
-    """Return the verdict that every role was hit often enough: a run that did not break what
-    it should shows nothing."""
+    """Return the verdict `role-spared`: unknown if a role was hit clearly less often than planned, since such
+    a run shows little. Otherwise ok."""
     wanted = {
         one.role: int(hits_for(duration_ms, one.role, hits_per_minute) * 0.9)
         for one in measures.roles
@@ -386,8 +390,9 @@ def roles_hit(
 
 
 def recovers_in(measures: Measures, bar_ms: int) -> Verdict:
-    """Return the verdict on recoveries from kills while no other fault lasted.
-    A frozen or cut off process stays away for as long as the plan says."""
+    """Return the verdict `slow-recovery`: broken if the 99th percentile of a role's recoveries from kills
+    exceeds `bar_ms`. Kills during other lasting faults do not count: a frozen process stays away as long as
+    planned."""
     judged = sum(one.kills for one in measures.roles)
     late = tuple(
         f"{one.role}: p99 of {one.kills} kills is {one.kills_p99_ms} ms, the bar is {bar_ms} ms"

@@ -1,8 +1,8 @@
-"""The sampler of the LSO's lag, second by second: `python -m oncelog_robustness.chaos.sampler
+"""Measures every second how far the last stable offset (LSO) is behind: `python -m oncelog_robustness.chaos.sampler
 BOOTSTRAP CONFIG PREFIX`.
 
-The sampler is a client of its own, so that no hanging workload stops the measuring. Each line of its output is one
-sample; a second without a response has none.
+It is a client and a process of its own, so that no hanging workload stops the measuring. Each line of its output is
+one sample; a second without a response has none.
 """
 
 import json
@@ -21,8 +21,8 @@ TIMEOUT_S: Final = 2.0
 
 
 def sample(admin: AdminClient, prefix: str) -> dict[str, int]:
-    """Return how many records lie between the last stable offset and the high watermark, for
-    each partition that has any.
+    """Return how many records lie between the last stable offset and the high watermark, for each partition
+    whose leader knows both offsets.
 
     Only topics whose names begin with `prefix` count.
     """

@@ -74,7 +74,7 @@ class Steady:
 
 
 def make_workload(kind: str, name: str, parameters: Mapping[str, object]) -> Workload:
-    """Return a workload of the catalog, or the steady one that only chaos has."""
+    """Return a new workload of this kind: one of the catalog, or the steady producer that only chaos has."""
     if kind == KIND:
         return Steady(name, SteadyParameters.model_validate(dict(parameters)))
     return catalog.make_workload(kind, name, parameters)

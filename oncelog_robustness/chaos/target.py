@@ -1,4 +1,4 @@
-"""A chaos target that is a cluster of processes of our own, in a folder."""
+"""A cluster of our own processes, in a folder, as a target of chaos."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -21,7 +21,8 @@ SETTLE_TIMEOUT_S: Final = 60.0
 
 
 class ClusterTarget:
-    """A `Target` of local processes whose every connection goes through our proxy."""
+    """A target of chaos that is a cluster of local processes. Every connection of theirs goes through our
+    proxy."""
 
     decks = DECKS
     limits: Sequence[str] = ()
@@ -90,7 +91,8 @@ class ClusterTarget:
         return ProcessInjector(self.cluster, self.proxy, self._clocks, kill_client)
 
     def observe(self, at_ms: int) -> Observations:
-        """Give the cluster time to end what is open, stop it in order, and read from its files what is committed."""
+        """Give the cluster time to end what is open, then stop it in order. Return what the files of its
+        nodes hold."""
         evidence = Evidence.of(self.cluster)
         evidence.wait_settled(SETTLE_TIMEOUT_S)
         blocks = evidence.blocks()

@@ -1,5 +1,5 @@
-"""Record batches, changed as a lie needs them.
-The functions take and return bytes, with a correct CRC in every batch."""
+"""Changes record batches as a lie (a bug that the proxy plants) needs them. The functions take and return
+bytes, with a correct CRC in every batch."""
 
 import struct
 from collections.abc import Callable, Iterator
@@ -65,7 +65,7 @@ def emptied(batch: Batch) -> bytes:
 
 
 def moved(batch: Batch, base_offset: int) -> bytes:
-    """Return the same records with offsets that begin at `base_offset`."""
+    """Return the batch with the same records, and with offsets that begin at `base_offset`."""
     return struct.pack(">q", base_offset) + batch.content[8:]
 
 

@@ -48,7 +48,7 @@ _UNSUPPORTED_VERSION: Final = 35
 
 @dataclass(slots=True)
 class Own:
-    """A request of the proxy's own, whose response no client receives."""
+    """A request that the proxy itself sends to the broker for a lie; no client receives its response."""
 
     api_key: int
     version: int
@@ -57,7 +57,8 @@ class Own:
 
 @dataclass(slots=True)
 class Exchange:
-    """A client's request on its way to the broker. A lie may change it."""
+    """A client's request on its way through the proxy to the broker. A lie (a bug that the proxy plants) may
+    change it."""
 
     api_key: int
     version: int
@@ -108,8 +109,8 @@ def request_bytes(
 
 
 def read_response(api_key: int, version: int, frame: Frame) -> tuple[Schema, Any]:
-    """Decode a response; return it with its schema, because a broker refuses ApiVersions in version 0.
-    Raises FrameError."""
+    """Decode a response and return it with the schema by which it was read. That is version 0 for a refused
+    ApiVersions request, whatever version was asked. Raises FrameError."""
     schema = schema_of(api_key, version)
     position = LENGTH_BYTES
     if versions.APIS[api_key].response_has_tags(version):
@@ -130,7 +131,8 @@ def response_bytes(schema: Schema, correlation_id: int, response: Any) -> bytes:
 
 
 def with_known_versions(response: Any) -> Any:
-    """Return an ApiVersions response that announces only versions of decoded APIs that the proxy can decode."""
+    """Return an ApiVersions response in which each decoded API has no higher version than the proxy can
+    decode."""
     keys = tuple(
         replace(one, max_version=min(one.max_version, VERSION_MAX[one.api_key]))
         if one.api_key in VERSION_MAX

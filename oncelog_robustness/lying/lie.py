@@ -1,4 +1,5 @@
-"""The base of the lies, and the moments at which one is told."""
+"""The base class of the lies, as the bugs are called that the proxy plants, and the choice of the moments at
+which they strike."""
 
 import random
 from typing import Any, Final, NamedTuple
@@ -26,7 +27,7 @@ class Moments:
         self.has_come = False
 
     def strikes(self) -> bool:
-        """True if the bug strikes at this occasion."""
+        """Count one more occasion. True if the bug strikes at this one."""
         self._left -= 1
         if self._left > 0:
             return False
@@ -36,7 +37,8 @@ class Moments:
 
 
 class Lie:
-    """A lie that changes nothing. A bug is a subclass; it sees every decoded request and response, in order."""
+    """The base class of the proxy's bugs, which itself changes nothing. It is called with every decoded
+    request and response, in order."""
 
     name = "none"
     says = "nothing: the proxy passes everything on as it is"
@@ -47,8 +49,9 @@ class Lie:
         """A sentence for each time that the bug struck."""
 
     def asked(self, exchange: Exchange) -> None:
-        """See or change the request before the broker receives it."""
+        """Look at a client's request, and perhaps change it, before the broker receives it."""
 
     def answered(self, exchange: Exchange, response: Any) -> Any:
-        """Return the response that the client receives instead of the broker's `response`."""
+        """Return the response that the client receives instead of the broker's `response`; the same if the
+        bug does not strike."""
         return response

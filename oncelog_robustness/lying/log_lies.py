@@ -1,4 +1,5 @@
-"""Bugs of a log: a written batch is lost, doubled, moved, or shown too early."""
+"""Bugs that the proxy plants in what a log has: a written batch is lost, doubled, moved, or shown too
+early."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -87,8 +88,8 @@ class RepeatBatch(Lie):
 
 
 class ShowAborted(Lie):
-    """A lie that shows the records of an aborted transaction.
-    A transaction left out of a response once is left out every time."""
+    """A lie that shows the records of an aborted transaction. It leaves the transaction out of the aborted
+    ones in a Fetch response, and does so every time from then on."""
 
     name = "show-aborted"
     says = "records of an aborted transaction are shown at read_committed"
@@ -167,8 +168,8 @@ def _may_be_swapped(one: Batch, other: Batch) -> bool:
 
 
 class StableOffsetTooFar(Lie):
-    """A lie that shows records beyond the LSO.
-    The broker is asked for everything; aborted transactions come from their markers."""
+    """A lie that shows read_committed readers what lies beyond the last stable offset. It asks the broker for
+    everything, and finds the aborted transactions by their markers."""
 
     name = "lso-too-far"
     says = "the last stable offset is the high watermark: records of open transactions are shown at read_committed"

@@ -1,4 +1,4 @@
-"""The proxy's connections, and the addresses behind which its clients stay.
+"""The proxy's connections, and the addresses that its clients receive in place of the brokers'.
 
 The proxy opens a listener for every broker that a response names, and clients receive that listener's address
 instead. So they stay behind the proxy, however many brokers there are. The proxy speaks plain TCP.
@@ -142,7 +142,7 @@ async def _with_addresses(
 
 
 class _Pending:
-    """A response that the client, or the proxy alone, waits for."""
+    """A response that is still to come from the broker, for the client or for the proxy itself."""
 
     def __init__(self, correlation_id: int, exchange: Exchange | None, *, is_own: bool) -> None:
         self.correlation_id = correlation_id
@@ -189,7 +189,8 @@ class _Connection:
                     await writer.wait_closed()
 
     async def _over(self, passing: Awaitable[None]) -> None:
-        """Pass one direction; its end is the end of both."""
+        """Pass on the frames of one direction. At their end raise _Over, which ends the other direction as
+        well."""
         await passing
         raise _Over
 
@@ -254,7 +255,7 @@ class _Connection:
 
 
 class _Over(Exception):
-    """One side has closed the connection."""
+    """Raised when one side has closed the connection, so that the other side is closed too."""
 
 
 async def _frames(

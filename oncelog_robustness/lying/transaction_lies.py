@@ -1,4 +1,5 @@
-"""Bugs of coordinators: wrong fencing, wrong endings of transactions, and lost offsets."""
+"""Bugs that the proxy plants in what coordinators do: wrong fencing, wrong endings of transactions, and lost
+offsets."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -16,8 +17,8 @@ _INIT_VERSION: Final = 4
 
 
 class SameProducerId(Lie):
-    """A lie that gives the id of the first producer without a transactional id to all later
-    ones, from its moment on."""
+    """A lie that, once its moment has come, gives the id of the first producer without a transactional id to
+    all later ones."""
 
     name = "same-producer-id"
     says = "one producer id is handed out twice"
@@ -61,8 +62,8 @@ class AnswerAbortedCommit(Lie):
 
 
 class ForgetOffsets(Lie):
-    """A lie that forgets the offsets of transactions from its moment on.
-    A later commit would hide a single forgotten one."""
+    """A lie that, once its moment has come, answers each commit of a transaction's offsets with success and
+    drops it. One dropped commit alone would be hidden by the next."""
 
     name = "forget-offsets"
     says = "offsets of a transaction are answered with success and forgotten"
@@ -91,7 +92,8 @@ class ForgetOffsets(Lie):
 
 
 class FenceWrong(Lie):
-    """A lie that fences a healthy producer which requests its commit, as if somebody had started a successor."""
+    """A lie that fences a healthy producer just when it requests its commit, as if somebody had started a
+    successor."""
 
     name = "fence-wrong"
     says = "a producer is fenced though nobody took its transactional id"
@@ -117,7 +119,8 @@ def _init_request(transactional_id: str) -> Any:
 
 
 class ZombieWrite(Lie):
-    """A lie that lets what a fenced producer sends land in the log, outside any transaction, from its moment on."""
+    """A lie that, once its moment has come, lets batches of a fenced producer land in the log, outside any
+    transaction."""
 
     name = "zombie-write"
     says = "a batch of a fenced producer lands in the log"

@@ -15,7 +15,8 @@ class Edit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bug:
-    """A planted bug. It is plausible: a tired person could commit it. It is reachable: a client can suffer from it."""
+    """A planted bug: edits of the source, and the checkers meant to notice them. It is plausible: a tired
+    person could commit it. It is reachable: a client can suffer from it."""
 
     name: str
     promise: str
@@ -24,8 +25,7 @@ class Bug:
     """The place where the promise is made: a section of the protocol facts, a KIP, an ADR or a
     page of the architecture."""
     edits: tuple[Edit, ...]
-    """The edits that make the bug: one, unless the promise is kept in several places on purpose; then
-    each of these forgets it."""
+    """The edits that make the bug: one, or several if the promise is kept in several places on purpose."""
     caught_by: tuple[str, ...]
     """The names of the checkers meant to notice, by `Verdict.checker`; one of them must answer broken."""
     scenario: str

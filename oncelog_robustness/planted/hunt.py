@@ -1,4 +1,5 @@
-"""The hunt for a planted bug: seeds run with it until a checker that is meant to notice answers broken."""
+"""The hunt for a planted bug: the simulator runs seeds with it until a checker that is meant to notice it
+answers broken."""
 
 import contextlib
 import itertools
@@ -26,7 +27,8 @@ _END_S: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one seed with a planted bug."""
+    """The result of one simulated run with a planted bug: which checkers answered broken, and what else
+    failed."""
 
     seed: int
     broken: dict[str, str]
@@ -37,13 +39,14 @@ class Finding:
     """The reason why the run was killed by its time limit and shows nothing; empty if it finished."""
 
     def catcher(self, bug: Bug) -> str | None:
-        """Return the first checker meant to notice that did; None if none did."""
+        """Return the first of the bug's checkers that answered broken, and so caught the bug; None if none
+        did."""
         return next((checker for checker in bug.caught_by if checker in self.broken), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Hunted:
-    """The result of the hunt for one bug."""
+    """The result of the hunt for one bug: the seed and the checker that caught it, if any did."""
 
     bug: str
     tried: int
@@ -62,7 +65,8 @@ class Hunted:
 def findings(
     name: str, *, first_seed: int | None = None, seeds: int | None = None, jobs: int = 1
 ) -> Iterator[Finding]:
-    """Plant the bug in this process, for good, and yield the finding of each seed as it comes."""
+    """Plant the bug in this process, for good, run seeds with it, and yield the finding of each as it comes.
+    None for `first_seed` or `seeds` means the bug's own."""
     bug = install(name)
     # Only now: what the bug changes must not be imported before it is planted.
     from oncelog_robustness.checkers.verdict import Answer
@@ -91,7 +95,8 @@ def findings(
 def hunted(
     name: str, first_seed: int | None = None, seeds: int | None = None, jobs: int = 1
 ) -> Hunted:
-    """Hunt until the first catch. This plants the bug in the process, for good."""
+    """Plant the bug in this process, for good, and run seeds until one of its checkers catches it. Return how
+    that went."""
     bug = bug_named(name)
     began = time.monotonic()
     tried = unfinished = 0
@@ -118,7 +123,8 @@ def hunted_all(
     seeds: int | None = None,
     jobs: int = 1,
 ) -> Iterator[Hunted]:
-    """Yield the hunts as they end, `jobs` at a time. Each bug has a process of its own, because a planted bug stays."""
+    """Hunt each of these bugs in a process of its own, since a planted bug stays, `jobs` at a time. Yield the
+    results as the hunts end."""
     waiting = iter(names)
     hunters: dict[Connection, _Hunter] = {}
     try:

@@ -60,7 +60,8 @@ class _PlantingLoader(SourceFileLoader):
         self._edits = edits
 
     def get_code(self, fullname: str) -> CodeType:
-        """Compile the module from its changed source: a compiled copy on disk would have another bug, or none."""
+        """Compile the module from its changed source. A compiled copy on disk is not used, because it has
+        another bug or none."""
         source = planted(_source(self, fullname), self._edits)
         return self.source_to_code(source.encode(), self.path)
 

@@ -1,4 +1,5 @@
-"""The output of the hunts: tables of at most a hundred columns, and a display of progress."""
+"""What `python -m oncelog_robustness.planted` prints: tables of bugs and of hunts, at most a hundred columns
+wide, and the progress."""
 
 import itertools
 import shutil
@@ -54,8 +55,8 @@ def print_hunts(hunts: Sequence[Hunted]) -> None:
 
 @contextmanager
 def showing_hunts(total: int) -> Iterator[Callable[[Hunted], None]]:
-    """Yield a function to be called with each hunt that ended: it moves a bar, or prints a
-    line where no terminal is."""
+    """Yield a function that shows progress, to be called with each hunt that ended. It moves a bar, or prints
+    a line where no terminal is."""
     if not sys.stderr.isatty():
         yield _lines(total)
         return
@@ -91,7 +92,8 @@ def _lines(total: int) -> Callable[[Hunted], None]:
 
 
 def told(bug: str, caught: Sequence[int], tried: int, unfinished: int, seconds: float) -> str:
-    """Return how a hunt went, in one line."""
+    """Return one line for people on how the hunt for a bug went: the seeds that caught it, how many were
+    tried, how long it took."""
     seeds = ", ".join(map(str, caught))
     verdict = f"caught by seed {seeds}" if caught else "not caught"
     lost = f", {unfinished} of them unfinished" if unfinished else ""

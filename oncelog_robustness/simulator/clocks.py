@@ -23,7 +23,7 @@ SMALLEST_MS: Final = 10
 
 
 class SimClocks:
-    """The clocks of all hosts of one world."""
+    """The wall clocks of all simulated hosts of a run. The fault injector sets them wrong and right again."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
@@ -31,8 +31,8 @@ class SimClocks:
         self._draw: random.Random = world.streams.stream("clocks")
 
     def draw_ms(self, strength: float) -> int:
-        """Draw how far a clock is off, ahead or behind: from milliseconds at 0 to most of an hour at 1, with
-        each power of ten alike."""
+        """Draw by how many milliseconds a clock is to be wrong; negative is behind. At `strength` 0 these are
+        some milliseconds, at 1 most of an hour; between them they grow exponentially."""
         largest = SMALLEST_MS * (LARGEST_MS / SMALLEST_MS) ** min(max(strength, 0.0), 1.0)
         size = round(self._draw.uniform(largest / 3, largest))
         return size if self._draw.random() < 0.5 else -size

@@ -47,7 +47,8 @@ START_AGAIN_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """The part of a process that stays the same over restarts. Its name is also the name of its host."""
+    """A process of the cluster with what stays the same over its restarts. Its name is also the name of its
+    host."""
 
     name: str
     role: str
@@ -56,7 +57,8 @@ class Member:
 
 @dataclass(slots=True)
 class _Launch:
-    """One incarnation of a process."""
+    """One start of a process of the cluster, from the launch to its end: the simulated process and the events
+    of its life."""
 
     process: SimProcess
     running: Any = None
@@ -66,8 +68,8 @@ class _Launch:
 
 
 class SimCluster:
-    """The processes of a simulated cluster.
-    `settings_of(member)` gives a process's environment variables and is called at each start."""
+    """The processes of a simulated cluster: it starts, kills, pauses and stops them. `settings_of(member)`
+    returns a process's environment variables and is called at each start."""
 
     def __init__(
         self,
@@ -85,7 +87,8 @@ class SimCluster:
         """Flags by name: whether the orchestrator starts the process again when it ends by itself."""
         self.restarts_by_itself = 0
         self.contracts: dict[str, Contracts] = {}
-        """The contracts of each process that is of an older version, by name; read anew at each start."""
+        """The message and record schemas of each process that plays an older version, by the process's name.
+        Each start reads them anew."""
 
     @property
     def bootstrap(self) -> list[str]:
@@ -100,7 +103,8 @@ class SimCluster:
         return [member.name for member in self.members.values() if member.role == role]
 
     def running(self, role: str) -> list[tuple[SimProcess, Any]]:
-        """Return every process of a role that is ready and not dead, each with the role object of its wiring."""
+        """Return every process of a role that is ready and not dead, each with the object that runs the role
+        in it, such as `StorageRole`."""
         found = []
         for name in self.names(role):
             launch = self._launches.get(name)
@@ -113,7 +117,7 @@ class SimCluster:
         return found
 
     def process(self, name: str) -> SimProcess:
-        """Return the newest incarnation of the process. Raises KeyError."""
+        """Return the process of this name as it was started last. Raises KeyError if it never was."""
         return self._launches[name].process
 
     async def start(self) -> None:
@@ -124,7 +128,8 @@ class SimCluster:
             await self._launches[name].is_ready.wait()
 
     def launch(self, name: str) -> None:
-        """Start the next incarnation of the process, unless one lives."""
+        """Start the process, unless it is alive. One that is just stopping is started again when it has
+        ended."""
         # One that is just stopping is started again when it has ended.
         self._wanted[name] = True
         launch = self._launches.get(name)
@@ -137,7 +142,8 @@ class SimCluster:
         process.spawn(self._run(self.members[name], launch), "main")
 
     async def wait_ready(self, name: str) -> None:
-        """Wait until the newest incarnation of the process is ready, also if another one is started meanwhile."""
+        """Wait until the process is ready. If it ends before, or is started once more, wait for the next
+        start to be ready."""
         while True:
             launch = self._launches[name]
             await _first(launch.is_ready, launch.ended)

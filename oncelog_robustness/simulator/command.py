@@ -1,4 +1,5 @@
-"""The command line of the simulator. Heavy imports wait: a planted bug must be in place before the code it breaks."""
+"""The command line of the simulator. It imports production code late: a planted bug, which changes code while
+it is imported, must be in place before."""
 
 import argparse
 import logging
@@ -37,8 +38,8 @@ RUN_TIMEOUT_MAX_S: Final = 86_400
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code: 0 nothing found, 1 something broken, 2 used wrongly, 3 nothing found,
-    but a run did not finish, 130 stopped by Ctrl-C, 141 nobody reads."""
+    """Run the command and return its exit code: 0 nothing found, 1 something broken, 2 used wrongly, 3
+    nothing found, but a run did not finish. 130: stopped by Ctrl-C; 141: nobody reads the output any more."""
     options = _parser().parse_args(arguments)
     try:
         _must_be_of_one_run(options)
@@ -55,8 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _must_be_of_one_run(options: argparse.Namespace) -> None:
-    """Raise OncelogError if several runs would write to one file: each would replace the last, or
-    their lines would be mixed."""
+    """Raise OncelogError for options that contradict each other, or by which several runs would write to one
+    file. Each run would replace the file of the last, or their lines would be mixed."""
     if options.first_seed + options.seeds - 1 > SEED_MAX:
         raise OncelogError(
             f"--first-seed {options.first_seed} --seeds {options.seeds} goes beyond the last seed, {SEED_MAX}"
@@ -156,7 +157,8 @@ def _parser() -> Parser:
 
 
 def _add_older(parser: Parser) -> None:
-    """Add the options of a scenario with an upgrade: the older version, and what it lacks."""
+    """Add the options of scenarios with a rolling upgrade: which older version takes part, and what it
+    lacks."""
     parser.add_argument(
         "--older",
         metavar="VERSION|FOLDER",
@@ -252,7 +254,8 @@ def _jobs(options: argparse.Namespace, scenarios: "dict[str, Scenario]") -> "Ite
 
 
 def _scenarios(names: Sequence[str] | None) -> "dict[str, Scenario]":
-    """Return the scenarios by the name or file that selects each. Raises OncelogError."""
+    """Return the scenarios, each under the name or file by which the user selected it. Raises OncelogError
+    for one that cannot be loaded, and for two with the same name."""
     from oncelog_robustness.scenario import FOLDER, load_scenario
 
     wanted = names or [path.stem for path in sorted(FOLDER.glob("*.toml"))]
@@ -271,8 +274,8 @@ def _scenarios(names: Sequence[str] | None) -> "dict[str, Scenario]":
 def _with_older(
     scenarios: "dict[str, Scenario]", older: str | None, without: Sequence[str] | None
 ) -> "dict[str, Scenario]":
-    """Return the scenarios with this older version.
-    Raises OncelogError for one that cannot be had, or that no scenario uses."""
+    """Return the scenarios with the options `--older` and `--without` put into the [upgrade] of each that has
+    one. Raises OncelogError if there is no such version, or if no scenario has an upgrade."""
     from oncelog_robustness.simulator.kept_versions import older_contracts
 
     given = {"older": older, "without": None if without is None else tuple(without)}
@@ -295,8 +298,8 @@ def _with_older(
 def _replays(
     scenarios: "dict[str, Scenario]", options: argparse.Namespace
 ) -> "Callable[[RunResult], str]":
-    """Return a function that gives the command which repeats a run, with the scenario as it was
-    selected, by name or file."""
+    """Return a function that gives the command line which repeats a run. It names the scenario as the user
+    selected it, by name or file."""
     names = {scenario.name: name for name, scenario in scenarios.items()}
     flags = [("--planted", options.planted), ("--older", options.older)]
     flags += [("--without", name) for name in options.without or ()]

@@ -1,4 +1,5 @@
-"""The calls of the process whose code is running, by the contracts that it has: an older version's, or today's."""
+"""The gRPC calls of a simulated process that plays an older version. Its serializers and handlers are
+wrapped, so that messages keep only what the older version's schemas (its `Contracts`) know."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,13 +9,15 @@ from oncelog_robustness.simulator.process import owner
 
 
 def contracts_here() -> Contracts | None:
-    """Return the contracts of the process whose code is running; None for today's."""
+    """Return the schemas of the older version that the running process plays. None: the process is of today's
+    version, or the running code belongs to no process."""
     process = owner()
     return None if process is None else process.contracts
 
 
 def as_caller(path: str, write: Any, read: Any) -> tuple[str, Any, Any]:
-    """Return the path, serializer and deserializer of a call that this process makes."""
+    """Return the path, serializer and deserializer with which the running process makes a call. In a process
+    of an older version they remove unknown fields, and an unknown method gets a path that nobody serves."""
     contracts = contracts_here()
     if contracts is None or not _is_ours(path):
         return path, write, read
@@ -23,7 +26,8 @@ def as_caller(path: str, write: Any, read: Any) -> tuple[str, Any, Any]:
 
 
 def as_server(contracts: Contracts | None, path: str, handler: Any) -> Any:
-    """Return the handler of one call, or None if a process with these contracts has no such method."""
+    """Return the handler of a called method, wrapped so that its messages lose the fields that `contracts` do
+    not know. None: there is no handler, or `contracts` lack the method. `contracts` None changes nothing."""
     if contracts is None or handler is None or not _is_ours(path):
         return handler
     if contracts.method(path) is None:
@@ -36,12 +40,13 @@ def as_server(contracts: Contracts | None, path: str, handler: Any) -> Any:
 
 
 def _is_ours(path: str) -> bool:
-    """True for a method of oncelog; health and reflection are gRPC's own."""
+    """True for a method of oncelog's own services; health and reflection are gRPC's own."""
     return path.startswith(f"/{PACKAGE}.")
 
 
 def _then(first: Any, second: Any) -> Callable[[Any], Any]:
-    """Return the composition of both functions; None, which for gRPC leaves bytes as they are, is skipped."""
+    """Return a function that applies `first` and hands its result to `second`. If one of them is None, which
+    for gRPC leaves bytes as they are, return the other."""
     if first is None or second is None:
         found: Callable[[Any], Any] = first or second
         return found

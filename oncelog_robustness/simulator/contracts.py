@@ -1,4 +1,5 @@
-"""The contracts of an older version, and a process that has them: what it can send and understand.
+"""The contracts of an older version: the protobuf messages, fields, methods and record fields that it knows.
+A simulated process that is given them can send and understand nothing else:
 
     older = older_contracts("last", without=("RequestOrigin",))
     process.contracts = older
@@ -27,11 +28,13 @@ _NEEDED_BY_SESSIONS: Final = {
     "SessionReply": {"call_id", "response", "status"},
 }
 _NOT_THERE: Final = "~"
-"""The suffix for the path of a method that the older version lacks, so that today's code has no such method either."""
+"""A suffix for the path of a method that the older version lacks. Nobody serves such a path, so today's code
+does as if it had no such method."""
 
 
 class Contracts:
-    """The contracts of one version. `tags` are the tagged fields of a transaction's record that it knows."""
+    """The message and record schemas of one version of oncelog, which cut away whatever that version does not
+    know. `tags` are the tagged fields of transaction records that it knows."""
 
     def __init__(self, name: str, files: FileDescriptorSet, tags: frozenset[int]) -> None:
         self.name = name
@@ -41,7 +44,7 @@ class Contracts:
         self.messages_cut = 0
         """The number of messages that lost a field."""
         self.records_cut = 0
-        """The number of values of transactions, written or read, that lost a field."""
+        """The number of transaction records, written or read, that lost a field."""
         self._methods = _methods(files)
         session = self._methods.get(SESSION_PATH)
         if session is None:
@@ -56,8 +59,9 @@ class Contracts:
         return self._methods.get(path)
 
     def passed(self, kind: Any, payload: bytes) -> bytes:
-        """Return the message of this class without the fields that the version does not know.
-        One that cannot be decoded stays: its receiver refuses it."""
+        """Return the encoded message `payload`, of the protobuf class `kind`, without the fields that the
+        version does not know. Bytes that cannot be decoded are returned unchanged: their receiver refuses
+        them."""
         try:
             message = kind.FromString(payload)
         except DecodeError:
@@ -73,7 +77,8 @@ class Contracts:
 
 
 class Spoken:
-    """One call that a process with these contracts makes or serves."""
+    """One gRPC call that a process of an older version makes or serves. It cuts from each request and
+    response what the contracts of that version do not know."""
 
     def __init__(self, contracts: Contracts, path: str) -> None:
         self._contracts = contracts
@@ -86,7 +91,7 @@ class Spoken:
         if known is not None:
             self._request, self._answer = known
         self._awaited: dict[int, Any] = {}
-        """The class of the response for which each call of a session waits."""
+        """The class of the response that each call within a session waits for, by call id."""
 
     def request(self, payload: bytes) -> bytes:
         return self._passed(self._request, payload)
@@ -102,7 +107,8 @@ class Spoken:
         return self._contracts.passed(kind, payload)
 
     def _frame(self, payload: bytes) -> bytes:
-        """Pass the call or response that stands in a message of the session."""
+        """Return a frame of a session with the calls and responses in it cut as well. A session is the stream
+        between two processes that carries all their calls, each as bytes within a frame."""
         contracts = self._contracts
         frame = contracts.frame.FromString(payload)
         frame.DiscardUnknownFields()

@@ -48,7 +48,8 @@ ResultT = TypeVar("ResultT")
 
 
 class SimDatabase:
-    """The database of one world; its file is made below `root`."""
+    """The metadata database of one simulated run, with the faults that it can be given. Its file is made
+    below `root`."""
 
     def __init__(self, world: "World", root: Path) -> None:
         self._world = world
@@ -66,7 +67,8 @@ class SimDatabase:
         self._delay_before = world.executor_delay_s
 
     def install(self) -> None:
-        """Put this database under every `Database` of this interpreter, for ever."""
+        """Make every `Database` of this interpreter use this database and meet its faults, for ever. A run
+        has its interpreter for itself."""
         create_engine, open_now, run = Database._create_engine, Database._open, Database.run
 
         def _create_engine(database: Database) -> Engine:
@@ -123,7 +125,8 @@ class SimDatabase:
         self._world.loop.call_later(lasts_s, self.end_outage)
 
     def lose_answers(self, host: str, count: int = 1) -> None:
-        """Let the next `count` calls of `host` be carried out, and fail all the same."""
+        """Let the next `count` calls of `host` be carried out and committed, and yet raise an error at their
+        caller."""
         self._answers_to_lose[host] = count
 
     def heal(self) -> None:

@@ -1,4 +1,5 @@
-"""Making a connection between two processes: an attempt to reach a port that listens."""
+"""Makes connections between simulated processes: the steps of connect(2), from the first SYN to an open
+connection or an error."""
 
 import asyncio
 import contextvars
@@ -16,7 +17,8 @@ _SYN_TIMEOUT_S: Final = 127.0
 
 
 async def dial(network: SimNetwork, address: str, port: int) -> End:
-    """Connect, and return an end that has no receiver yet. Raises OSError."""
+    """Connect to a port and return the caller's end of the connection. Nothing is delivered to it until it is
+    given a receiver. Raises OSError."""
     network.refuse_the_dead()
     host = network.host_at(address)
     if host is None:
@@ -26,7 +28,8 @@ async def dial(network: SimNetwork, address: str, port: int) -> End:
 
 
 class Attempt:
-    """One call of connect(2): a SYN there, an answer back. Both must pass; a lost one is sent again."""
+    """One call of connect(2): a SYN goes there, an answer comes back. A fault may hold up either; the SYN is
+    then sent again."""
 
     def __init__(
         self, network: SimNetwork, target_host: str, port: int, *, is_loopback: bool
@@ -41,7 +44,8 @@ class Attempt:
         self._answer: asyncio.Future[End] = network.loop.create_future()
 
     async def connected(self) -> End:
-        """Wait until the attempt has an end that is connected. Raises OSError."""
+        """Send the SYN and return the caller's end when the connection is made. Raises OSError when it is
+        refused, or after 127 seconds."""
         network = self._network
         timeout = network.loop.call_later(
             _SYN_TIMEOUT_S, self._fail, TimeoutError(errno.ETIMEDOUT, "Connection timed out")
@@ -54,7 +58,7 @@ class Attempt:
             network.waiting_attempts.pop(self, None)
 
     def send_again(self, late_s: float) -> None:
-        """Send the SYN again after a fault began or ended."""
+        """Send the SYN again, `late_s` seconds from now, because a fault of the network began or ended."""
         is_dead = self._process is not None and self._process.state is ProcessState.DEAD
         if not self._answer.done() and not is_dead:
             self._send(late_s)

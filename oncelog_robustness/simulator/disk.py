@@ -54,7 +54,8 @@ class OpenFile:
 
 @dataclass(slots=True, eq=False)
 class SimHostDisk:
-    """The disk of one host."""
+    """The disk of one simulated host: its folders, the room that is left on it, and the faults that it has
+    now."""
 
     host: str
     path: str
@@ -71,7 +72,7 @@ class SimHostDisk:
         return self.free_bytes == 0
 
     def room_for(self, growth: int) -> int | None:
-        """Return how many bytes a file may grow, if that is less than `growth`; else None."""
+        """Return None if a file may grow by `growth` bytes; otherwise return how many bytes still fit."""
         if self.free_bytes is None or growth <= self.free_bytes:
             return None
         return self.free_bytes
@@ -102,7 +103,8 @@ class Place:
 
 
 class SimDisks:
-    """The disks of one world. `root` must be empty; everything below it is simulated."""
+    """The disks of all hosts of one simulated run. They know which bytes and names are synced, and carry out
+    faults. `root` must be empty; everything below it is simulated."""
 
     def __init__(self, world: "World", root: Path) -> None:
         self._world = world
@@ -118,12 +120,14 @@ class SimDisks:
         self._delay_before: Callable[[Executor | None], float] | None = None
 
     def slow_threads(self) -> None:
-        """Let a slow disk slow the work of storage's threads, for ever."""
+        """Make the work of storage's threads take longer while their host's disk is slow, from now on and for
+        ever."""
         self._delay_before = self._world.executor_delay_s
         self._world.executor_delay_s = self._thread_delay_s
 
     def boot_id(self) -> str:
-        """Return what stands for the machine's boot: another text after each power cut of the process's host."""
+        """Return a text in place of the kernel's boot id: each power cut of the running process's host
+        changes it. Empty if the running code belongs to no process."""
         process = owner()
         return "" if process is None else f"start {self.host(process.host).power_cuts}"
 
@@ -167,8 +171,9 @@ class SimDisks:
         return file
 
     def enter_change(self, last_words: Callable[[], None] | None = None) -> None:
-        """Note a change of a disk before it is made.
-        A process that must die here dies, after `last_words`. Raises ProcessKilled."""
+        """Count one change of a disk, just before it is made. If `crash_after` wants the running process dead
+        at this change, call `last_words` (it may write a part of the data), kill the process and raise
+        ProcessKilled."""
         process = self.enter()
         if not self._crashes or process is None or process not in self._crashes:
             return
@@ -231,7 +236,7 @@ class SimDisks:
     # ----------------------------------------------------------------------------------------------- whose file
 
     def located(self, path: object, *, at: int | None = None) -> "Place | None":
-        """Return the place of this path in the simulation; None outside of it."""
+        """Return the place of this path on a simulated disk; None for any other path."""
         if at is not None or isinstance(path, int):
             return None
         text = os.fspath(path)  # type: ignore[call-overload]
@@ -250,7 +255,9 @@ class SimDisks:
         return Place(disk, folder, os.sep.join(names))
 
     def adopt(self, place: "Place", path: str, *, is_new: bool) -> Node:
-        """Note a file that was made. A file that was made behind the simulation's back counts as synced."""
+        """Add a real file or folder to the model of the disk and return its node. If it `is_new`, its name
+        and bytes are not synced yet. Otherwise it was made without the simulated calls and counts as
+        synced."""
         assert place.folder is not None, path
         status = _stat(path)
         if stat.S_ISDIR(status.st_mode):
@@ -275,14 +282,14 @@ class SimDisks:
         return self._world.streams.stream(f"disk.{disk.host}.order")
 
     def leave(self, disk: SimHostDisk, node: Node, real_path: str) -> None:
-        """Take a file's name away, and keep the file where a power cut can find it."""
+        """Move a file that loses its name into a hidden folder, from which a power cut can bring it back."""
         if isinstance(node, SimFile):
             node.attic_path = f"{self.attic}{node.number}"
             _rename(real_path, node.attic_path)
             disk.use(-node.size)
 
     def forget(self, gone: list[Node]) -> None:
-        """Remove files that no power cut can bring back."""
+        """Delete the files in `gone` for good, because no power cut can bring them back any more."""
         for node in gone:
             if isinstance(node, SimFolder):
                 self.forget(node.leavers)
@@ -292,7 +299,8 @@ class SimDisks:
                 node.attic_path = ""
 
     def stamp_real_mtimes(self, folder: SimFolder, path: str) -> None:
-        """Give the real files the times of the simulation, before somebody reads the folder."""
+        """Set the modification times of a folder's real files to those of the simulation, before somebody
+        scans the folder."""
         for name, node in folder.names.items():
             if isinstance(node, SimFile) and not node.has_real_mtime:
                 _utime(f"{path}{os.sep}{name}", ns=(node.mtime_ns, node.mtime_ns))
@@ -314,7 +322,8 @@ class SimDisks:
         self.host(host).failing_syncs = count
 
     def heal(self, host: str) -> None:
-        """Make the disk fast, empty enough and sound again. Lost bytes stay lost."""
+        """End all faults of the disk: it is fast, has room and syncs again. Bytes that were lost stay
+        lost."""
         disk = self.host(host)
         disk.delay_s, disk.free_bytes, disk.failing_syncs = 0.0, None, 0
 
@@ -357,8 +366,8 @@ class SimDisks:
     # --------------------------------------------------------------------------------------------------- power cuts
 
     def power_cut(self, host: str) -> None:
-        """Cut the power of `host`, whose processes have all ended: bytes that were not
-        synced are kept, lost or torn."""
+        """Cut the power of `host`, whose processes have all ended. Of the bytes and names that were not
+        synced a draw decides what is kept, lost or torn."""
         disk = self.host(host)
         users = [file for file in self.descriptors.values() if file.disk is disk]
         assert not users, f"{users[0].process} still has {users[0].name} open"
@@ -377,7 +386,8 @@ class SimDisks:
     def _settle(
         self, disk: SimHostDisk, folder: SimFolder, path: str, places: dict[SimFile, str]
     ) -> None:
-        """Make `folder` at `path` from what the disk has; each file that is used is taken out of `places`."""
+        """Make the real folder at `path` as the power cut leaves it: draw the names and bytes that survive.
+        `places` has the path of each file before the cut; each file that survives is taken out of it."""
         draw = self.draw(disk)
         _mkdir(path)
         changes = len(folder.changes)

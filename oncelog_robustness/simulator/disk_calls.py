@@ -1,7 +1,9 @@
-"""The replacements of the calls that production code makes on files. Each keeps the books of `disk`, meets its
-faults, and works on the real file. Paths and descriptors outside of the simulated disks pass through.
+"""Replacements of Python's file calls (`os.open`, `os.write`, `os.rename` and the like) under simulation.
+Each works on the real file and keeps the model in `disk` up to date. It fails, or kills its process, where a fault of
+the disk wants that.
 
-Reads are not replaced: there is no fault that only a read sees.
+Paths and descriptors outside of the simulated disks pass through. Reads are not replaced: there is no fault that only
+a read sees.
 """
 
 import builtins
@@ -31,7 +33,8 @@ _WRITING_MODES: Final = frozenset("wax+")
 
 
 def install_disks(disks: SimDisks) -> None:
-    """Put the simulated disks under all production code of this interpreter, for ever."""
+    """Replace the file calls of this interpreter by those of the simulated disks, for all production code and
+    for ever."""
     _replace_file_calls(disks)
     replace(files, "machine_boot_id", disks.boot_id)
     # What this machine holds in memory must not tell runs apart: a read takes no time, and is never elsewhere.
@@ -71,7 +74,7 @@ def _error(number: int, path: str) -> OSError:
 
 
 class _FileCalls:
-    """The replaced calls on the bytes of files."""
+    """The replacements of calls on the contents of files: open, close, write, truncate, sync, stat."""
 
     def __init__(self, disks: SimDisks) -> None:
         self._disks = disks
@@ -267,7 +270,7 @@ def _read_path(path: str, count: int, position: int) -> bytes:
 
 
 class _NameCalls:
-    """The replaced calls on the names in folders."""
+    """The replacements of calls on the names in folders: make, remove, rename, list."""
 
     def __init__(self, disks: SimDisks, files: _FileCalls) -> None:
         self._disks = disks

@@ -5,14 +5,13 @@ of `man fsync` are used:
 
 - A synced file has at least the bytes that were synced. Bytes that were written after may be there, be missing, or be
   there in part. An added page may be zeros (its extent was allocated, its data was not written); an overwritten page
-  is the old or the new one. A page is never mixed. The bytes that several writes added may end anywhere, which is
-  more than the ends of writes and pages where a real file may end. The bytes that one write added within a page are
-  there or not.
+  is the old or the new one. A page is never mixed. The bytes that several writes added may end anywhere; a real file
+  would end only where a write or a page ends. The bytes that one write added within a page are there or not.
 - Changes of names in a folder become durable in their order: a power cut keeps some first part of them, never a later
   one without an earlier. A rename is one step. Two folders are independent of each other, and syncing a file does not
   sync its name (real journals are stronger here: one log for everything).
-- A truncation is in the journal before or after the cut: then the file has its old bytes, or ends no shorter than the
-  size that it was truncated to.
+- A truncation has reached the journal before the power cut, or not. If it has not, the file has its old bytes. If it
+  has, the file is no shorter than the size that it was truncated to.
 - After a failed sync the pages that it should have written are clean and lost: later syncs succeed without them.
 
 Nothing here touches the real file system; `disk` does, and brings the bytes.
@@ -27,7 +26,8 @@ PAGE_BYTES: Final = 4096
 
 @dataclass(slots=True, eq=False)
 class SimFile:
-    """A file as the disk knows it. Only those synced bytes are in memory that differ from the real file by now."""
+    """The model of one file: how much of it is synced. The content is in the real file; memory holds only
+    those synced bytes that were overwritten or cut off since."""
 
     number: int
     """The file's inode number, the same in every run of a seed."""
@@ -36,10 +36,11 @@ class SimFile:
     shortest: int | None = None
     """The lowest size that the file was truncated to since the last sync, if that removed synced bytes."""
     replaced: list[tuple[int, bytes]] = field(default_factory=list)
-    """The bytes of the synced part before each write or truncation, with their positions, in order."""
+    """The synced bytes that each write or truncation has replaced since the last sync, with their positions,
+    in order."""
     lost: list[tuple[int, bytes]] = field(default_factory=list)
-    """Bytes that a failed sync left on the disk, with their positions.
-    Later syncs leave them, unless somebody writes there again."""
+    """The old bytes that are still on the disk where a sync failed, with their positions. Later syncs leave
+    them there, unless somebody writes at that place again."""
     growths: int = 0
     """The number of writes since the last sync that made the file longer."""
     mtime_ns: int = 0
@@ -57,8 +58,8 @@ class SimFile:
         )
 
     def synced_bytes_at(self, position: int, count: int) -> int:
-        """Return how many of the bytes about to be overwritten are synced ones, which the
-        caller must add to `replaced`."""
+        """Return how many of the `count` bytes that are about to be overwritten at `position` are synced. The
+        caller must first add the old content of these to `replaced`."""
         return max(0, min(position + count, self.size, self.synced_size) - position)
 
     def written(self, position: int, count: int) -> None:
@@ -94,7 +95,8 @@ class SimFile:
             self.synced_size = self.size
 
     def settled(self, size: int) -> None:
-        """Begin again after a restart of the machine: the file is now what the disk has."""
+        """Count the file, with `size` bytes, as wholly synced: a power cut has just decided what its content
+        is."""
         self.size = self.synced_size = size
         self.replaced.clear()
         self.lost.clear()
@@ -104,7 +106,8 @@ class SimFile:
     # Power cuts.
 
     def on_disk(self, current: bytes) -> bytes:
-        """Return the synced bytes; `current` is what the file held at the end."""
+        """Return the content that the last sync has made certain, without what was written since. `current`
+        is the content just before the power cut."""
         content = bytearray(current)
         for position, old in reversed(self.replaced):
             content.extend(bytes(max(0, position - len(content))))
@@ -162,7 +165,8 @@ def _old_or_new(old: bytes, new: bytes, end: int, draw: random.Random) -> bytes:
 
 
 def _without(parts: list[tuple[int, bytes]], begin: int, behind: int) -> list[tuple[int, bytes]]:
-    """Return what of these parts lies outside of [begin, behind)."""
+    """Return the pieces of `parts` (each a position and bytes) that lie outside of the range [begin,
+    behind)."""
     kept = []
     for position, content in parts:
         left, right = content[: max(0, begin - position)], content[max(0, behind - position) :]
@@ -211,14 +215,16 @@ class SimFolder:
         self.changes.append(change)
 
     def synced(self) -> list["Node"]:
-        """Sync the folder, and return what no power cut can bring back any more."""
+        """Count the folder's names as synced. Return the files and folders that were removed before, which no
+        power cut can bring back any more."""
         self.synced_names = dict(self.names)
         self.changes.clear()
         gone, self.leavers = self.leavers, []
         return gone
 
     def after_power_cut(self, draw: random.Random) -> dict[str, "Node"]:
-        """Draw the names that the folder has after a power cut, which kept some first part of the changes."""
+        """Draw the names that the folder has after a power cut: the synced names with the first few, all or
+        none of the later changes."""
         fate = draw.random()
         count = len(self.changes)
         if fate > 0.6:

@@ -1,4 +1,5 @@
-"""The effects of faults, counted. A plan may strike where nothing can be hurt; only an effect shows that it hurt.
+"""Counts the effects of faults in the simulator, such as a delayed segment.
+A plan may strike where nothing can be hurt; only an effect shows that it hurt.
 
     world.effects[Effect.SEGMENT_DELAYED] += 1
 
@@ -47,7 +48,8 @@ class Effect(StrEnum):
 
 
 def never_injected(counts: Iterable[Mapping[str, int]]) -> list[str]:
-    """Return the kinds of faults, and the effects of faults, that no run had."""
+    """Return the names of the fault kinds that no run had, and of the effects that no fault had. `counts` has
+    the counters of each run."""
     found = {name for one in counts for name, count in one.items() if count}
     kinds = [kind.value for kind in FaultKind if kind not in UNDOABLE_HERE]
     return [name for name in kinds if f"fault {name}" not in found] + [

@@ -126,7 +126,8 @@ TOPIC: Final[Mapping[str, DrawnSetting]] = {
     "flush.messages": DrawnSetting((2**63 - 1,), (1, 3)),
     "file.delete.delay.ms": DrawnSetting((60_000,), (0, 500)),
 }
-"""The settings of topics whose records nobody deletes: only those whose values a client cannot notice."""
+"""The configuration that is drawn for topics whose records nobody deletes: only settings whose values no
+client can notice."""
 
 _PRODUCER_ID_BLOCK: Final = DrawnSetting((1000,), (1, 2))
 _INDEX_BYTES: Final = DrawnSetting((10 << 20,), (64, 1024))
@@ -137,7 +138,8 @@ _PAGE_ROWS: Final = DrawnSetting((1000,), (1, 3))
 
 
 def draw_storage_settings(draw: random.Random, wildness: float = 1.0) -> dict[str, str]:
-    """Draw the environment variables of a storage node. `wildness` from 0 to 1 scales how many settings are extreme."""
+    """Draw the environment variables of a storage node. `wildness` from 0 to 1 scales how many settings are
+    extreme."""
     return _environment("ONCELOG_STORAGE_", STORAGE, draw, wildness)
 
 
@@ -174,8 +176,8 @@ def extreme_count(environment: Mapping[str, str]) -> int:
 
 
 def replace_constants(draw: random.Random, wildness: float = 1.0) -> dict[str, int]:
-    """Draw constants for which production has no setting, replace them in the whole interpreter,
-    and return them by name."""
+    """Draw values for constants of production code that no setting changes, such as index sizes. Put them in
+    place in the whole interpreter, and return them by name."""
     drawn = {}
     # A round of the scrub in a minute is of no use to a run of a minute.
     replace(replication, "_SCRUB_PAUSE_S", SCRUB_PAUSE_S)
@@ -195,7 +197,8 @@ def replace_constants(draw: random.Random, wildness: float = 1.0) -> dict[str, i
 
 
 def replace_last_epoch(last: int) -> None:
-    """Let a producer id end after `last` epochs instead of 32,767, here and in every role and client."""
+    """Set the highest producer epoch to `last` instead of 32,767 in the whole interpreter, so that runs use
+    up the epochs of producer ids."""
     for module in (end_txn, fencing, txn_state, group_offsets, producer_state, sequences):
         replace(module, "PRODUCER_EPOCH_MAX", last)
     for module in (end_txn, init_producer_id, txn_state):

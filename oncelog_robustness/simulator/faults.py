@@ -1,4 +1,5 @@
-"""The effect of a network fault on traffic from one host to another. A host always reaches itself."""
+"""Faults of the simulated network: which traffic from one host to another each holds or delays. No fault acts
+between a host and itself."""
 
 from collections.abc import Collection
 from typing import Final
@@ -7,7 +8,8 @@ EVERYBODY: Final = None
 
 
 class Fault:
-    """A network fault between the hosts of two groups; `EVERYBODY` is every host."""
+    """A fault of the simulated network between the hosts of two groups: it holds or delays their traffic.
+    `EVERYBODY` as a group is every host."""
 
     def __init__(
         self,

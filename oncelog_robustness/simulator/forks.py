@@ -1,4 +1,5 @@
-"""Runs of seeds, each in a fork of this process: a simulated world never gives the real one back."""
+"""Simulated runs, each in a fork of this process. A run replaces clock, files and network of its process for
+ever, so no second run may use the same process."""
 
 import fcntl
 import gc
@@ -47,8 +48,9 @@ class _Child:
 
 
 def run_all(jobs: Iterable[Job], at_a_time: int, timeout_s: int) -> Iterator[RunResult]:
-    """Yield results as they come, not in the order of the jobs. A run is killed that takes longer than `timeout_s` of
-    a processor. Wall time does not count, because the machine may be busy with something else."""
+    """Run each job in a fork, `at_a_time` of them together, and yield the results as they come. A run is
+    killed after `timeout_s` seconds of processor time. Wall time may be ten times that, because the machine
+    may be busy."""
     warm_up()
     # A run must not write into what it shares with this process, or the kernel copies it page by page.
     gc.collect()
@@ -162,9 +164,9 @@ def _end(child: _Child) -> tuple[int, float]:
 
 
 def _folder(job: Job) -> tuple[Path, int]:
-    """Make an empty folder, and return it with the descriptor of the lock that reserves it. Error texts name
-    the folder, and they cross the simulated network. So a seed has the same one in every run, unless the
-    seed is being run already."""
+    """Make an empty folder for a run, and return it with the descriptor of the lock that reserves it. Error
+    texts with the folder's name cross the simulated network. So a seed has the same folder in every run,
+    unless the seed is being run already."""
     shm = Path("/dev/shm")
     base = shm if shm.is_dir() else Path(tempfile.gettempdir())
     for number in itertools.count():

@@ -28,13 +28,13 @@ _FINISHED: Final = "RPC already finished."
 
 
 class Channel(Protocol):
-    """The part of a channel that its calls use."""
+    """The part of a simulated gRPC channel that its calls use."""
 
     loop: SimLoop
     options: Options
 
     def forget(self, stream: "ClientStream") -> None:
-        """Know the call no more: it is over."""
+        """Remove the call from the channel's open calls, because it is over."""
 
 
 class ClientStream(StreamEnd):
@@ -138,8 +138,8 @@ async def until_done(stream: ClientStream) -> None:
 
 
 class SimCall:
-    """The object that a caller holds: `read`, `write`, iteration, `cancel`, and the status.
-    As in gRPC, the call goes on when this is dropped."""
+    """The object that the caller of a simulated gRPC call holds: `read`, `write`, iteration, `cancel`, and
+    the status. As in gRPC, the call goes on when this object is dropped."""
 
     poller: "asyncio.Task[None] | None" = None
 
@@ -289,7 +289,7 @@ class SimCall:
 
 
 class SimUnaryCall(SimCall):
-    """A call with one response, for which the caller awaits the call."""
+    """A simulated gRPC call with one response, which the caller gets by awaiting this object."""
 
     _answer: bytes | None = None
 

@@ -26,7 +26,8 @@ _CONNECT_TIMEOUT_S: Final = 20.0
 
 
 class ClientWire(Wire):
-    """A connection of a channel. It is ready for calls once the server has sent its settings."""
+    """The client's end of one gRPC connection. It is ready for calls once the server has sent its
+    settings."""
 
     def __init__(
         self, network: "SimNetwork", end: End, options: Options, channel: "SimChannel"
@@ -64,7 +65,8 @@ class ClientWire(Wire):
 
 
 class SimChannel(grpc.aio.Channel):  # type: ignore[misc]
-    """A channel that connects at the first call, and again at the first call after the connection broke."""
+    """A simulated gRPC channel. It connects at the first call, and again at the first call after the
+    connection broke."""
 
     def __init__(self, network: "SimNetwork", target: str, options: Any) -> None:
         self._network = network
@@ -154,14 +156,15 @@ class SimChannel(grpc.aio.Channel):  # type: ignore[misc]
             self._settled.set_result(None)
 
     def left(self, wire: ClientWire) -> None:
-        """Send no new call on this connection."""
+        """Stop sending new calls on this connection: the server is shutting down, or the connection broke."""
         if self._ready is wire:
             self._ready = None
         if not wire.is_open:
             self._wires.pop(wire, None)
 
     def could_not_connect(self, wire: ClientWire, why: str) -> None:
-        """Note that the connection ended; if it was never ready, the attempt to connect has failed."""
+        """Fail all calls that wait for a connection if this one ended before it was ready; `why` is their
+        error's text."""
         if self._pending is wire and not self._settled.done():
             self._settled.set_result(None)
             self._fail(why)
@@ -228,7 +231,8 @@ def _maker(
 
 
 async def _write_all(call: "SimCall", requests: Any) -> None:
-    """Write all requests; end with the call, whose reader learns why."""
+    """Write all requests of a streaming call, then close its sending side. If the call ends before, stop
+    without an error: the reader of the call gets its status."""
     try:
         if hasattr(requests, "__aiter__"):
             async for request in requests:

@@ -45,7 +45,7 @@ class CallDetails(NamedTuple):
 
 
 class ServerCall(StreamEnd, grpc.aio.ServicerContext):  # type: ignore[misc]
-    """One call at the server: its stream, and the context that its handler receives."""
+    """One gRPC call at the server: its stream of messages, and the context that its handler receives."""
 
     def __init__(self, wire: "ServerWire", stream_id: int, extra: Any) -> None:
         super().__init__(asyncio.get_running_loop())
@@ -91,13 +91,14 @@ class ServerCall(StreamEnd, grpc.aio.ServicerContext):  # type: ignore[misc]
             self.cancel_by_peer()
 
     def cancel_by_peer(self) -> None:
-        """End the call because its caller, its deadline or the connection ended it."""
+        """End the call and cancel its handler, because the caller gave up, the deadline passed or the
+        connection broke."""
         self._finish()
         if self.task is not None:
             self.task.cancel()
 
     def refuse(self, code: grpc.StatusCode, details: str) -> None:
-        """Send a status, unless one was sent."""
+        """Send the call's final status, which may also be OK, and end the call; do nothing if it is over."""
         if not self.is_over:
             self._server_wire.send(STATUS, self.stream_id, b"", (code, details, self._trailing))
             self._finish()
@@ -249,7 +250,7 @@ class ServerCall(StreamEnd, grpc.aio.ServicerContext):  # type: ignore[misc]
 
 
 class ServerWire(Wire):
-    """A connection that a server accepted."""
+    """The server's end of one gRPC connection, with the calls that are made on it."""
 
     def __init__(
         self, network: "SimNetwork", end: End, options: Options, server: "SimServer"
@@ -285,7 +286,8 @@ class ServerWire(Wire):
 
 
 class SimServer(grpc.aio.Server):  # type: ignore[misc]
-    """A server, which looks for a method's handler in the order in which handlers were added."""
+    """A simulated `grpc.aio` server. It looks for a method's handler in the order in which handlers were
+    added."""
 
     def __init__(self, network: "SimNetwork", options: Any, maximum_concurrent_rpcs: int | None):
         self._network = network

@@ -55,7 +55,8 @@ class Options:
 
 
 class Wire:
-    """One end of one gRPC connection, which is a `Receiver` of links."""
+    """One end of one simulated gRPC connection: it sends and receives frames, and pings a quiet peer. The
+    client's and the server's ends are subclasses."""
 
     def __init__(self, network: "SimNetwork", end: End, options: Options) -> None:
         self._end = end
@@ -118,7 +119,7 @@ class Wire:
         raise NotImplementedError
 
     def lost(self, why: str) -> None:
-        """Handle the loss of the connection; subclasses implement this."""
+        """React to the loss of the connection, for the reason `why`; subclasses implement this."""
         raise NotImplementedError
 
     def _lose(self, why: str) -> None:
@@ -155,7 +156,8 @@ class Wire:
 
 
 class StreamEnd:
-    """One end of one call: messages that wait to be read, and room for those that are written."""
+    """One end of one gRPC call: the messages that wait to be read, and the flow control of those that are
+    written."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -185,7 +187,7 @@ class StreamEnd:
             self._writer.set_result(None)
 
     async def next_message(self) -> bytes | None:
-        """Wait for the next message and return it; None at the end."""
+        """Wait for the next message and return it; None when no message will come any more."""
         while not self.inbox:
             if self.has_all:
                 return None
@@ -202,7 +204,8 @@ class StreamEnd:
         return payload
 
     async def send_message(self, payload: bytes) -> bool:
-        """Send a message when there is room in the window. Returns False when the call is over."""
+        """Wait for room in the call's flow-control window, then send the message and return True. Return
+        False if the call is over."""
         wire = self.wire
         assert wire is not None
         while self._unread_bytes >= wire.window_bytes and not self.is_over:

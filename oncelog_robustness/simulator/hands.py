@@ -1,5 +1,5 @@
-"""The means by which a workload acts on a simulated cluster: it kills a process at a chosen
-step, or is its operator."""
+"""What a workload (a set of test clients with a plan) may do to the simulated cluster itself: kill a process
+at a step of its own choice, or act as the operator."""
 
 import random
 
@@ -17,7 +17,8 @@ _WITHOUT_STEP: float = 0.0
 
 
 class SimHands:
-    """The `Hands` of the workload `prepared`, in the simulator."""
+    """Lets the workload `prepared` act on the simulated cluster: it kills processes while prepared
+    transactions (KIP-939) are open, and completes such transactions as an operator does."""
 
     def __init__(
         self, world: World, cluster: SimCluster, injector: SimInjector, lab: SimLab
@@ -30,7 +31,7 @@ class SimHands:
         self._draw: random.Random = world.streams.stream("hands of workloads")
 
     async def kill_one_of(self, role: str, lasts_ms: int) -> None:
-        """Kill one process of the role, and start it again after `lasts_ms`."""
+        """Kill one process of the role, chosen by a draw, and start it again after `lasts_ms`."""
         target = self._draw.choice(self._cluster.names(role))
         fault = PlannedFault(self._lab.now_ms(), lasts_ms, FaultKind.KILL, target, _WITHOUT_STEP)
         self._lab.note_fault(fault)
@@ -43,8 +44,8 @@ class SimHands:
         self._world.loop.create_task(self._injector.end(fault), context=self._world.own_context)
 
     async def open_transaction(self, transactional_id: str) -> Identity | None:
-        """Return the identity of the transactional id's open transaction; None if it has none, or
-        no coordinator answered."""
+        """Return the producer id and epoch of the transactional id's open transaction; None if it has none,
+        or no coordinator answered."""
         request = coordinator_pb2.DescribeTransactionsRequest(transactional_ids=[transactional_id])
         for name in self._cluster.names("coordinator"):
             answer = await self._operator.ask_coordinator(name, "DescribeTransactions", request)
@@ -57,8 +58,8 @@ class SimHands:
     async def complete_prepared(
         self, transactional_id: str, transaction: Identity, *, is_commit: bool
     ) -> bool:
-        """Ask a coordinator to complete the prepared transaction.
-        True if it has; False if all refused or nobody knows."""
+        """Ask the coordinators in turn to commit or abort the prepared transaction. True if one has done it;
+        False if each refused or did not answer."""
         request = coordinator_pb2.CompletePreparedTransactionRequest(
             transactional_id=transactional_id,
             producer_id=transaction.producer_id,

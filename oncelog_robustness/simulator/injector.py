@@ -1,4 +1,5 @@
-"""The fault injector of the simulator, which carries planned faults out in a simulated world."""
+"""The fault injector of the simulator: it carries out the planned faults of a run on the simulated
+cluster."""
 
 import asyncio
 from collections.abc import Callable
@@ -25,8 +26,8 @@ _STEP_COMES_WITHIN_S: Final = 0.5
 
 
 class SimInjector:
-    """The `FaultInjector` of the simulator.
-    It can do every kind but the end of a Redis, which no role runs with here."""
+    """Begins, ends and heals the planned faults of a simulated run: kills, power cuts, partitions, bad disks,
+    wrong clocks. It cannot do faults of Redis and of machines, which no simulated cluster has."""
 
     def __init__(
         self,
@@ -84,7 +85,7 @@ class SimInjector:
     # -------------------------------------------------------------------------------------------------- faults
 
     def _begin(self, fault: PlannedFault) -> Callable[[], object] | None:
-        """Begin the fault; return what undoes it, or None when there is nothing to undo."""
+        """Begin the fault and return the function that undoes it; None when there is nothing to undo."""
         match fault.kind:
             case FaultKind.KILL | FaultKind.POWER_CUT | FaultKind.KILL_ALL:
                 return self._kill(fault)
@@ -176,8 +177,8 @@ class SimInjector:
         return lambda: self._disks.heal(fault.target)
 
     def _harm_database(self, fault: PlannedFault) -> Callable[[], object]:
-        """Begin an outage of the database for one controller or for all; for one, the answer
-        of a commit is lost first."""
+        """Begin an outage of the metadata database for one controller or for all, and return the function
+        that ends it. For one controller, the answer to one of its calls is lost, too."""
         host = fault.target if fault.target in self._cluster.members else ""
         if host:
             self._database.lose_answers(host)

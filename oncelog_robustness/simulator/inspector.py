@@ -1,10 +1,11 @@
-"""The inspector of a simulated cluster: it sees replicas and shards at every step, and their logs at the end.
+"""The inspector of a simulated cluster: it sees replicas and shards at every step, and replicas' logs at the end.
+A shard is a partition of `__transaction_state` or `__consumer_offsets`, owned by one coordinator.
 
 It reads attributes and files, and changes nothing. It hooks into production code where something may have changed
 (`seams.replace`), and looks at the replica when the step is over, in the same instant. An invariant that must hold at
-every moment is judged there and then, and raises, so that a replay stops where it broke. Everything else is kept for
-the checkers. When a replica only grew, the inspector keeps the beginning and the end of that time, and every step of
-its LSO: only the logs at the end tell whether a step was too early.
+every moment is judged there and then, and raises, so that a replay stops where it broke. All other states are kept for
+the checkers. Of a time in which a replica only grew, the first and the last state are kept. So is every rise of its
+last stable offset: only the logs at the end tell whether it rose too early.
 
     inspector = Inspector(world, cluster)      before the cluster starts
     inspector.start()
@@ -60,11 +61,12 @@ class InvariantBroken(AssertionError):
 
 @dataclass(slots=True)
 class _Replica:
-    """One replica in one process, as it was last seen."""
+    """One replica in one process as the inspector last saw it."""
 
     leader: HostedPartition
     facts: tuple[object, ...]
-    """The facts of the replica that may change, to be compared with the next look."""
+    """What may change about the replica, such as its role, epoch and offsets, to be compared with the next
+    look."""
     emptied_before: int
     """The number of times that the replica was dropped and made again in this process."""
     state: ReplicaState
@@ -93,7 +95,7 @@ class Inspector:
         self._listen()
 
     def start(self) -> None:
-        """Look at everything from time to time, from now on."""
+        """Look at every replica now and then (each half second of virtual time), from now on."""
         self._world.loop.call_later(SWEEP_S, self._sweep_on, context=self._world.own_context)
 
     # -------------------------------------------------------------------------------------------- listening
@@ -110,7 +112,7 @@ class Inspector:
 
     @staticmethod
     def _replace(target: type, name: str, wrapper: Callable[..., Any]) -> None:
-        """Replace a method by one that calls `wrapper(original, ...)`."""
+        """Replace a method of production code by one that calls `wrapper(original, ...)`."""
         original = getattr(target, name)
 
         def wrapped(self: Any, *args: Any, **named: Any) -> Any:
@@ -195,8 +197,8 @@ class Inspector:
     def _before_open(
         self, original: Callable[..., Any], directory: LogDirectory, *args: Any
     ) -> None:
-        """Look at what a storage node's disk kept, when the node starts and before its logs are
-        recovered or copied again."""
+        """Record what a storage node's disk has kept, and what it must have kept, when the node starts. After
+        that open its logs, by which they are recovered or copied again."""
         process = owner()
         if process is not None:
             self._world.own_context.copy().run(self._hold_to_promises, process, directory)
@@ -366,11 +368,13 @@ class Inspector:
     # --------------------------------------------------------------------------------------------------- the end
 
     def unsettled(self) -> str | None:
-        """Return what is still open, missing or behind, in a few words; None when nothing is."""
+        """Return in a few words what has not settled yet: an open transaction, a missing process, a replica
+        that is behind. None: everything has settled."""
         return unsettled(self._cluster)
 
     async def finish(self) -> None:
-        """Look for the last time, and read every replica's log. A transaction that has not settled by now is stuck."""
+        """Look at every replica for the last time, and add the logs of all replicas to the observations. A
+        transaction that is still open by now is stuck."""
         # What is under way in this instant comes first.
         await asyncio.sleep(0)
         self._sweep()
@@ -428,8 +432,8 @@ def _only_grew(before: ReplicaState, state: ReplicaState) -> bool:
 
 
 def _is_more_stable(before: ReplicaState, state: ReplicaState) -> bool:
-    """True if the leader's LSO is higher than before. Its high watermark of this moment is the smallest with this
-    LSO. So this is the state that tells whether the step was too early."""
+    """True if the leader's last stable offset (LSO) rose. Its high watermark of this moment is the lowest
+    with this LSO, so this state tells whether the LSO rose too early."""
     return (state.last_stable_offset or 0) > (before.last_stable_offset or 0)
 
 

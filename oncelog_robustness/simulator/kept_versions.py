@@ -1,9 +1,10 @@
 """The contracts of older versions, read from `tests/golden`, which keeps those of every release.
+Contracts are the protobuf messages, fields and methods, and the record fields, that a version knows.
 
     older_contracts("last")                             # of the newest version that is kept
     older_contracts("this", without=("RequestOrigin",))  # today's, less a message
 
-A name that is left out stands for something that a newer version has added: then today's code is the newer one.
+With `without`, a new field or method can be tried before its release: the older version is then today's without it.
 """
 
 import json
@@ -48,8 +49,9 @@ _MODULES: Final[tuple[Any, ...]] = (
 
 
 def older_contracts(version: str, without: Sequence[str] = ()) -> Contracts:
-    """Return the contracts of a version: `this`, `last`, one that is kept, or a folder with its files.
-    Raises OncelogError."""
+    """Return the contracts of a version: `this` (today's), `last`, one that is kept, or a folder with its
+    files. The messages, fields and methods in `without` are left out. Raises OncelogError for an unknown
+    name."""
     if version == TODAY:
         files, tags = _todays_files(), TODAYS_TAGS
     else:
@@ -105,7 +107,8 @@ def _kept_files(folder: Path) -> FileDescriptorSet:
 
 
 def _kept_tags(folder: Path) -> frozenset[int]:
-    """Return the tags in the version's samples of transaction records; without samples, all of today's tags."""
+    """Return the numbers of the tagged fields that occur in the version's sample transaction records; without
+    samples, all of today's."""
     path = folder / _RECORDS
     if not path.is_file():
         return TODAYS_TAGS
@@ -129,8 +132,9 @@ def _less_tag(tags: frozenset[int], name: str) -> frozenset[int]:
 
 
 def leave_out(files: FileDescriptorSet, name: str) -> None:
-    """Remove a field (`RequestOrigin.request`), a method (`Storage.Fetch`), or a message, with the fields of its type
-    and the methods that take or answer it. Raises OncelogError for a name that is not there."""
+    """Remove a field (`RequestOrigin.request`), a method (`Storage.Fetch`), or a message from the schemas. A
+    message takes with it the fields of its type and the methods that take or answer it. Raises OncelogError
+    for a name that is not there."""
     owner, _, last = name.rpartition(".")
     messages = dict(_messages(files))
     services = {service.name: service for file in files.file for service in file.service}
@@ -159,7 +163,7 @@ def leave_out(files: FileDescriptorSet, name: str) -> None:
 
 
 def _messages(files: FileDescriptorSet) -> Iterator[tuple[str, DescriptorProto]]:
-    """Yield every message, nested ones too, by its name below the package."""
+    """Yield every message of the schemas, nested ones too, with its name below the package."""
     waiting = [(one.name, one) for file in files.file for one in file.message_type]
     while waiting:
         name, message = waiting.pop()
@@ -168,7 +172,8 @@ def _messages(files: FileDescriptorSet) -> Iterator[tuple[str, DescriptorProto]]
 
 
 def _remove_field(message: DescriptorProto, index: int) -> None:
-    """Remove a field, and the oneof that only this field was in, as for an `optional` field."""
+    """Remove a field from a message, and its oneof if no other field is in that, as for an `optional`
+    field."""
     field = message.field[index]
     at = field.oneof_index if field.HasField("oneof_index") else None
     del message.field[index]

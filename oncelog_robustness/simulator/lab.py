@@ -1,4 +1,5 @@
-"""The simulator's `Lab`: every client is a simulated process on a host of its own."""
+"""The lab of the simulator, in which workloads run their clients: every client is a simulated process on a
+host of its own."""
 
 import asyncio
 import random
@@ -19,7 +20,7 @@ CONDUCTOR = "conductor"
 
 
 class SimClient:
-    """A `ClientProcess` in the simulator."""
+    """A workload's client as a simulated process, which can be killed and frozen at any moment."""
 
     def __init__(self, name: str, process: SimProcess, lab: "SimLab") -> None:
         self.name = name
@@ -63,7 +64,8 @@ class SimClient:
 
 
 class SimLab(EndingLab):
-    """The `Lab` of the simulator. `clients` is set before the workloads begin."""
+    """The surroundings that workloads have in the simulator: client libraries, virtual time, chance, client
+    processes, and the history of what they did. `clients` is set before the workloads begin."""
 
     def __init__(self, world: World, history: History, replicas: int) -> None:
         super().__init__()
@@ -111,7 +113,8 @@ class SimLab(EndingLab):
         return [client for client in self._clients.values() if client.is_running]
 
     def hosts(self) -> list[str]:
-        """Return the hosts of every client that ever was, for the faults that cut the network."""
+        """Return the hosts of the workloads and of every client so far. A partition of a process cuts it off
+        from these as well as from the rest of the cluster."""
         return [CONDUCTOR, *(f"client-{name}" for name in self._clients)]
 
     async def _run(
@@ -126,6 +129,6 @@ class SimLab(EndingLab):
 
 
 def failure_text(who: str, error: BaseException) -> str:
-    """Return the error and where it was raised, for a report."""
+    """Return the error and where it was raised as a text for a report; `who` raised it."""
     lines = traceback.format_exception(error)
     return f"{who}: {type(error).__name__}: {error}\n{''.join(lines)}"

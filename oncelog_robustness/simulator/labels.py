@@ -1,4 +1,5 @@
-"""Decisions of the machines, counted by their label: which branches runs reached, and which they never did."""
+"""Counts which branches of the cluster's state machines runs reached, and which they never did. Each decision
+of a machine (its answer to one event) has a label, such as `fenced`, that names its branch."""
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,12 +13,12 @@ from oncelog_robustness.simulator import seams
 
 _SERVICES: Final = Path(__file__).parents[2] / "services"
 _MACHINE: Final = Path(machine.__file__)
-"""The file of the class of decisions, and of the functions that make one of an answer."""
+"""The file of the class of decisions, and of the functions that make a decision of an answer."""
 
 GUARDS: Final = frozenset(
     {"delivery_ignored", "resend_ignored", "stale_delivery_ignored", "stale_resend_ignored"}
 )
-"""Labels that no shell of ours causes: an outcome of a delivery, or a timer to repeat one,
+"""Labels that no code around the machines causes. They answer an outcome of a delivery, or a timer to repeat one,
 whose decision is complete.
 
 A machine has one delivery of a decision under way in its life, and one outcome of it is submitted. Only a refusal
@@ -27,7 +28,8 @@ events all the same. A run that reaches one of these labels shows that this is n
 
 
 def count_labels(labels: dict[str, int], failures: list[str]) -> None:
-    """Count each decision of each machine by the machine's kind and the label, over all processes, from now on."""
+    """Count in `labels`, from now on, each decision of each state machine in all processes, by the machine's
+    class and the label. Append a failure if a label of `GUARDS` is reached."""
     original = Driver.__init__
 
     def counting(
@@ -54,14 +56,16 @@ def count_labels(labels: dict[str, int], failures: list[str]) -> None:
 
 
 def never_reached(runs: Iterable[Mapping[str, int]]) -> list[str]:
-    """Return the labels that a machine of a role can decide with, guards aside, and that no run decided with."""
+    """Return the labels that occur in the code of the state machines and that no run reached; those in
+    `GUARDS` are left out. `runs` has the counted labels of each run."""
     reached = {key.rpartition(" ")[2] for labels in runs for key in labels}
     return sorted(known_labels() - GUARDS - reached)
 
 
 @cache
 def known_labels() -> frozenset[str]:
-    """Return every text that code of a core passes as a label: to a decision, or to a function that makes one."""
+    """Return every label in the code of the state machines: each text that is passed as a label to a
+    decision, or to a function that makes a decision."""
     paths = (_MACHINE, *sorted(_SERVICES.glob("*/core/*.py")))
     trees = [ast.parse(path.read_text()) for path in paths]
     shared = {
@@ -88,7 +92,8 @@ def _places_of_labels(tree: ast.Module) -> Iterator[tuple[str, int]]:
 
 
 def _place_of_label(node: ast.FunctionDef | ast.ClassDef) -> int | None:
-    """Return the place of the label among the function's arguments or the class's fields; None if it has none."""
+    """Return the position of the argument or field `label` in the function's arguments or the class's fields;
+    None if it has none."""
     names: list[str] = []
     if isinstance(node, ast.FunctionDef):
         names = [one.arg for one in node.args.args if one.arg != "self"]

@@ -40,7 +40,8 @@ class Signal(Enum):
 
 
 class Receiver(Protocol):
-    """The user of an end. Its methods are called in the context of the end's process."""
+    """The code that uses one end of a connection and is called with what arrives, such as a transport of
+    asyncio. Its methods run in the context of the end's process."""
 
     def received(self, item: Any) -> None: ...
 
@@ -51,11 +52,13 @@ class Receiver(Protocol):
         """Handle the loss of the connection, whose end is closed."""
 
     def has_room(self) -> None:
-        """Continue to send, because at most as many bytes are unread as `End.notify_of_room` was given."""
+        """Go on sending. This is called once the other side has read enough: no more bytes are unread than
+        `End.notify_of_room` was given."""
 
 
 class End:
-    """One end of a connection."""
+    """One end of a connection, which belongs to a process and its host. Its process sends through it; what
+    arrives goes to its receiver."""
 
     __slots__ = (
         "address",
@@ -107,7 +110,7 @@ class End:
                 self.inbound.look_for_reset()
 
     def finish(self) -> None:
-        """Send nothing more; reading goes on."""
+        """Send FIN: nothing more will be sent, and reading goes on."""
         if self.is_open and not self.outbound.is_finished:
             self.outbound.is_finished = True
             self.outbound.push(Signal.FIN, 0, 0)
@@ -140,7 +143,7 @@ class End:
             self.inbound.drain()
 
     def break_down(self, error: OSError) -> None:
-        """Close the end because the network ended the connection, and inform the process."""
+        """Close the end and tell its receiver, because the network has ended the connection with `error`."""
         if not self.is_open:
             return
         self._shut()
@@ -158,7 +161,8 @@ class End:
             self.inbound.go_on()
 
     def notify_of_room(self, unread_max: int) -> None:
-        """Call the receiver's `has_room` when no more than `unread_max` bytes are unread."""
+        """Call the receiver's `has_room` once, when the other side has no more than `unread_max` bytes
+        unread."""
         self.outbound.room_mark = unread_max
         self.inbound.look_for_reset()
 
@@ -169,7 +173,7 @@ class End:
 
 
 class Carrier(Protocol):
-    """The part of the network that ends and pipes use."""
+    """The part of the simulated network that the ends and pipes of connections call."""
 
     world: World
     loop: SimLoop
@@ -180,23 +184,24 @@ class Carrier(Protocol):
         """Draw the latency of one segment, in seconds."""
 
     def settle(self, pipe: "Pipe") -> None:
-        """Forget a connection if neither of its pipes is in use any more."""
+        """Remove a connection from the network if neither of its two pipes is in use any more."""
 
     def forget_end(self, end: End) -> None:
-        """Forget that the end's process has it open."""
+        """Remove the end from the open sockets of its process."""
 
     def note(self, what: str, pipe: "Pipe") -> None:
-        """Trace what happened to a connection."""
+        """Add to the run's trace what happened to a connection, such as `reset`."""
 
     def note_haunting(self, pipe: "Pipe") -> None:
-        """Trace that bytes of a connection arrive which their sender has given up."""
+        """Count that bytes arrive on a connection which their sender has given up."""
 
     def note_segment(self, pipe: "Pipe", size: int, checksum: int) -> None:
-        """Trace the delivery of a segment."""
+        """Add the delivery of a segment to the run's trace."""
 
 
 class Pipe:
-    """One direction of a connection, from one end to the other."""
+    """One direction of a connection, from one end to the other. It delivers segments in order, each after a
+    drawn latency."""
 
     __slots__ = (
         "extra_delays",
@@ -285,7 +290,8 @@ class Pipe:
         return item
 
     def go_on(self) -> None:
-        """Arm the timer for the next arrival, if one is left."""
+        """Start the timer for the arrival of the next segment, unless it runs already or nothing can arrive
+        now."""
         if not self.queue or self.timer is not None:
             return
         at = self.queue[0][0]
@@ -301,7 +307,7 @@ class Pipe:
             )
 
     def look_for_reset(self) -> None:
-        """Let a process that writes notice a reset, even when it does not read."""
+        """Let a process that only writes notice a reset, although it does not read."""
         target = self.target
         if self.has_reset and self.queue and self.queue[-1][0] != _HELD and not target.is_reading:
             at = max(self.queue[-1][0], self.network.loop.time())
@@ -362,7 +368,8 @@ class Pipe:
         self._notify_of_room()
 
     def _notify_of_room(self) -> None:
-        """Notify the sender of room. The acknowledgement takes its time as well, and the way back may be cut."""
+        """Tell the sender that there is room. This acknowledgement takes its time as well, and waits while
+        the way back is cut."""
         back = self.target.outbound
         self.is_room_owed = back.is_blocked
         if self.is_room_owed or not self.source.is_open:
@@ -388,7 +395,7 @@ class Pipe:
         self._disarm_unless_due(now)
 
     def release(self, late_s: float) -> None:
-        """Let all held segments arrive at once, `late_s` from now and a latency later."""
+        """End a hold: all held segments arrive together, after `late_s` seconds and a latency."""
         if not self.is_blocked:
             return
         self.is_blocked = False

@@ -8,7 +8,8 @@ from oncelog_robustness.simulator.process import SimProcess
 
 
 class Listener:
-    """A bound port. Its kernel accepts connections once `listen` was called, even while the process is paused."""
+    """A port that a process has bound. Its kernel accepts connections once `listen` was called, even while
+    the process is paused."""
 
     def __init__(
         self,
@@ -17,7 +18,7 @@ class Listener:
         process: SimProcess | None,
         forget: Callable[["Listener"], None],
     ) -> None:
-        """`forget` is called once, when the port is closed."""
+        """Make a bound port. `forget` is called once, when the port is closed."""
         self._forget = forget
         self.host = host
         self.address = address
@@ -31,7 +32,7 @@ class Listener:
         return self._accept is not None
 
     def listen(self, accept: Callable[[End], None]) -> None:
-        """Begin to listen; `accept` is called in a copy of this context for every connection."""
+        """Begin to listen. `accept` is called with each connection, in a copy of the context of this call."""
         self._context = contextvars.copy_context()
         self._accept = accept
 
@@ -45,7 +46,8 @@ class Listener:
         return End(self.host, address, self.process, self._context.copy())
 
     def accept(self, end: End) -> None:
-        """Hand the process a connection that its kernel has accepted."""
+        """Hand the process a connection that its kernel has accepted; reset it if the port is closed by
+        now."""
         if self._accept is None:
             end.abort()
         else:

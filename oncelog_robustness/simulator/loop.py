@@ -46,7 +46,8 @@ _numbers: Final = itertools.count(1)
 
 
 class _Handle(asyncio.Handle):
-    """A handle that the loop itself fills in, without a debug mode, because a million of them are made in a minute."""
+    """A callback that waits for its turn. The loop sets its fields itself, without a debug mode, because a
+    million of these are made in a minute."""
 
     __slots__ = ()
     _source_traceback = None
@@ -105,8 +106,8 @@ class _TimerHandle(asyncio.TimerHandle):
 
 
 class _Numbered:
-    """An object that hashes by a number of its own, so that sets of such objects have one order, whatever
-    the addresses in memory."""
+    """A base class for objects that hash by a number of their own. So a set of them has the same order in
+    every run, whatever their addresses in memory."""
 
     _number = 0
 
@@ -127,7 +128,7 @@ class SimFuture(_Numbered, asyncio.Future):  # type: ignore[type-arg]
 
 
 class _WorkFuture(SimFuture):
-    """The future of a thread's work, which knows when it was cancelled."""
+    """The future that stands for a thread's work; it knows when it was cancelled."""
 
     cancelled_at = -1.0
 
@@ -154,7 +155,8 @@ class _Work:
         self.error: BaseException | None = None
 
     def run(self) -> None:
-        """Run the work. A thread that has begun goes on though nobody waits any more; one that has not never begins."""
+        """Run the work, if it has not run yet. Work that was cancelled before it began never runs; cancelled
+        later, it runs all the same."""
         if self.is_done:
             return
         self.is_done = True
@@ -177,14 +179,16 @@ class _Work:
 
 
 class SimLoop(asyncio.BaseEventLoop):
-    """The simulation's event loop. `network` must be set before anything opens or accepts a connection."""
+    """The event loop of a simulated run: asyncio's own, on virtual time. `network` must be set before
+    anything opens or accepts a connection."""
 
     def __init__(
         self,
         executor_delay_s: Callable[[Executor | None], float],
         executor_moment: Callable[[], float] = lambda: 1.0,
     ) -> None:
-        """Make a loop. `executor_moment` draws, from 0 to 1, at which part of its time a thread's work happens."""
+        """Make a loop. `executor_delay_s` draws how long a thread's work takes, and `executor_moment` (from 0
+        to 1) at which part of that time it happens."""
         super().__init__()
         self._scheduled: list[Any]
         self._ready: deque[Any]
@@ -209,8 +213,8 @@ class SimLoop(asyncio.BaseEventLoop):
     get_debug = bool
 
     def _run_once(self) -> None:
-        """Run turns as asyncio does, until the loop must stop; where asyncio would sleep, time
-        jumps to the next timer.
+        """Run turns until the loop must stop; a turn runs all callbacks that are due, as in asyncio. Where asyncio
+        would sleep, time jumps to the next timer.
 
         One call runs all turns: most turns have one callback, and a call for each would cost a good part of the time.
         """
@@ -365,7 +369,8 @@ class SimLoop(asyncio.BaseEventLoop):
         return self.call_soon(callback, *args, context=context)
 
     def requeue(self, handles: Iterable[asyncio.Handle]) -> None:
-        """Queue the callbacks that a paused process missed, in the order in which a real loop would run them."""
+        """Queue the callbacks that a paused process missed, in the order in which a real loop would run them
+        when it goes on."""
         ordered = sorted(handles, key=lambda handle: _RESUME_ORDER[handle.kind])  # type: ignore[attr-defined]
         self._ready.extend(ordered)
 
@@ -374,11 +379,8 @@ class SimLoop(asyncio.BaseEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., Any], *args: Any
     ) -> "asyncio.Future[Any]":
-        """Run `func` after the executor's earlier work, for `executor_delay_s`.
-
-        All of its effects happen at one moment in between: it sees nothing of later events, and is not known
-        to be done before the end.
-        """
+        """Run `func` on the loop in place of a thread, after the executor's earlier work. Its effects all
+        happen at one moment of the time that it takes. Its future is done at the end of that time."""
         if getattr(executor, "_shutdown", False):
             raise RuntimeError("cannot schedule new futures after shutdown")
         future = _WorkFuture(loop=self)
@@ -404,7 +406,8 @@ class SimLoop(asyncio.BaseEventLoop):
         work.answer()
 
     def finish_work(self, executor: Executor) -> None:
-        """Run the work for which `shutdown(wait=True)` waits now."""
+        """Run at once all work of the executor that is still to come, because `shutdown(wait=True)` waits for
+        it."""
         for work in self._executor_work.get(_executor_key(executor), ()):
             work.run()
 

@@ -1,4 +1,4 @@
-"""An operator under simulation who moves replicas of partitions while everything goes on.
+"""An operator under simulation who moves replicas of partitions while everything goes on: the fault `move`.
 
 The request is drawn when the fault begins. It is sent to every controller in turn, until one has done it. A request
 that no controller took is not repeated: operators do not do so either.
@@ -31,7 +31,8 @@ class Mover:
         self._process = world.new_process("operator")
 
     def move(self, draw: random.Random) -> None:
-        """Begin to move a partition that a running node knows of; do nothing when no node runs."""
+        """Draw a partition that a running node knows of and new replicas for it, and begin to ask controllers
+        for the move. Do nothing when no node runs."""
         images = [role.image for _, role in self._cluster.running("storage")]
         image: MetadataImage | None = max(images, key=lambda one: one.metadata_offset, default=None)
         if image is None or not image.topics:

@@ -51,7 +51,7 @@ Undo = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class NetworkProfile:
-    """The behaviour of a run's network without any fault."""
+    """How a run's network behaves without any fault: latencies, split and merged segments, buffers."""
 
     latency_s: tuple[float, float] = (0.000_1, 0.001)
     """The shortest and the longest latency of a segment, one way, in seconds."""
@@ -72,7 +72,8 @@ CALM: Final = NetworkProfile()
 
 
 def drawn_profile(world: World, wildness: float) -> NetworkProfile:
-    """Draw this seed's profile: as CALM at wildness 0, at 1 as bad as the network gets without a fault."""
+    """Draw how this run's network behaves without faults: as CALM at wildness 0, and up to very slow and
+    irregular at 1."""
     draw = world.streams.stream("network.profile")
     slowest_s = 0.001 * (1 + 9 * wildness * draw.random())
     return NetworkProfile(
@@ -94,7 +95,7 @@ class Waiting(Protocol):
 
 
 class _Sockets:
-    """The sockets that the kernel holds for one process."""
+    """The sockets that one process has open, as its kernel knows them."""
 
     def __init__(self) -> None:
         self.ends: dict[End, None] = {}
@@ -165,7 +166,8 @@ class SimNetwork:
     # ------------------------------------------------------------------------------------ listening, connecting
 
     def listener(self, address: str, port: int) -> Listener:
-        """Bind a port of the running process's host. Raises OSError. Its `listen` makes it accept."""
+        """Bind a port of the running process's host and return it; its `listen` makes it accept connections.
+        Raises OSError."""
         host = self.host_here()
         self.refuse_the_dead()
         if address not in ANY and self.host_at(address) != host:
@@ -186,8 +188,8 @@ class SimNetwork:
 
     @staticmethod
     def refuse_the_dead() -> None:
-        """Raise for a process that is dead: one that was killed in a step unwinds its stack, and must
-        reach nobody on the way."""
+        """Raise OSError if the running process is dead. One that was killed in a step unwinds its stack, and
+        must reach nobody on the way."""
         process = owner()
         if process is not None and process.state is ProcessState.DEAD:
             raise OSError(errno.EBADF, "Bad file descriptor")
@@ -202,7 +204,7 @@ class SimNetwork:
             sockets.listeners.pop(listener, None)
 
     def connect(self, dialer: End, acceptor: End) -> None:
-        """Make two pipes between two ends, on which faults act from now on."""
+        """Connect two ends by a pipe in each direction. Faults act on these pipes from now on."""
         self._pipe_count += 1
         for source, target in ((dialer, acceptor), (acceptor, dialer)):
             pipe = Pipe(self, self._pipe_count, source, target, source is dialer)
@@ -217,7 +219,7 @@ class SimNetwork:
 
     @property
     def open_connections(self) -> int:
-        """Return the number of connections of which a pipe is left."""
+        """Return the number of connections of which an end or a segment is left."""
         return len(self._pipes) // 2
 
     def sockets_of(self, process: SimProcess | None) -> _Sockets:
@@ -234,7 +236,7 @@ class SimNetwork:
             sockets.ends.pop(end, None)
 
     def settle(self, pipe: Pipe) -> None:
-        """Forget a connection if neither of its pipes is in use any more."""
+        """Remove a connection from the network if neither of its two pipes is in use any more."""
         one, other = pipe.source, pipe.target
         if one.is_open or other.is_open or one.outbound.queue or other.outbound.queue:
             return
@@ -326,7 +328,7 @@ class SimNetwork:
         return undo
 
     def _refresh(self, *, sends_again: bool = False) -> None:
-        """Apply the present faults to all pipes.
+        """Apply the present faults to all connections, and let attempts to connect that waited try again.
         `sends_again`: held segments wait for their sender's retransmission timer."""
         for pipe in list(self._pipes):
             self._apply_faults(pipe, sends_again=sends_again)
@@ -369,7 +371,8 @@ class SimNetwork:
             self._break(pipe.target, after_s)
 
     def _break(self, end: End, after_s: float = 0.0) -> None:
-        """Break the end; its kernel informs it a moment later."""
+        """Break a connection at this end: after `after_s` seconds and a latency, its process sees a
+        connection reset."""
         error = ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
         at = self.loop.time() + after_s + self.latency_s()
         self.loop.call_on_arrival(at, end.break_down, error, context=end.context)
@@ -381,7 +384,8 @@ class SimNetwork:
         self.world.trace(f"net-{what}", pipe.number, source.host, target.host, target.address[1])
 
     def note_haunting(self, pipe: Pipe) -> None:
-        """Trace that bytes of a connection arrive which their sender has given up."""
+        """Count that bytes arrive on a connection which their sender has given up. Count it as overtaken,
+        too, if that sender has a newer connection to the same address."""
         effects = self.world.effects
         effects[Effect.SEGMENT_AFTER_BREAK] += 1
         source, target = pipe.source, pipe.target

@@ -1,8 +1,8 @@
-"""An operator under simulation, who does what no Kafka client can: ends transactions by force, drains and removes
-nodes, and changes the levels of features, rightly and wrongly, while everything goes on.
+"""An operator under simulation, who does what no Kafka client can while everything goes on, rightly and wrongly.
+It ends transactions by force, drains and removes nodes, and changes the levels of features.
 
-The request is drawn when the fault begins, and sent once. A drain or a level must be taken back. From the fault's end
-on that is tried until a controller has done it.
+The request is drawn when the fault `operate` begins, and sent once. A drain or a changed level must be undone. From the
+end of the fault on the operator asks for that, until a controller has done it.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class Operator:
         self._process = world.new_process("admin")
 
     def operate(self, draw: random.Random) -> Callable[[], object]:
-        """Begin one of the operator's works, and return what ends it."""
+        """Begin one action of the operator, chosen by `draw`, and return the function that ends it."""
         is_over = asyncio.Event()
         work = draw.choice(
             (
@@ -98,7 +98,8 @@ class Operator:
             await self._taken_back(is_over, lambda: self._of_controllers("DrainNode", back))
 
     async def _remove(self, draw: random.Random, is_over: asyncio.Event) -> None:
-        """Remove a node, one that does not run if there is any. A node that starts again registers again."""
+        """Remove a node: one that does not run, if there is any. A removed node registers again when it
+        starts again."""
         idle = [
             member.node_id
             for name, member in self._cluster.members.items()
@@ -112,7 +113,8 @@ class Operator:
             self._world.effects[Effect.OPERATED] += 1
 
     async def _mistake(self, draw: random.Random, is_over: asyncio.Event) -> None:
-        """Send a request about something that does not exist, or in the name of a node that does not."""
+        """Send a drawn wrong request: about a topic that does not exist, in the name of a node that does not,
+        or an empty one."""
         config = {"retention.ms": "1"}
         method, request = draw.choice(
             (

@@ -17,8 +17,8 @@ OWNER: "contextvars.ContextVar[SimProcess | None]" = contextvars.ContextVar("OWN
 
 
 class ProcessKilled(BaseException):
-    """An exception that unwinds the stack of a process killed in the middle of a step;
-    nothing done on the way counts."""
+    """Raised in a process that is killed in the middle of a step, to unwind its stack. What its code does on
+    the way has no effect."""
 
 
 class ProcessState(Enum):
@@ -28,7 +28,8 @@ class ProcessState(Enum):
 
 
 class SimProcess:
-    """One incarnation of one process. A restart is another object with the same name."""
+    """One start of a simulated process, until its end. A restart is another object with the same name and the
+    next number, its `incarnation`."""
 
     def __init__(self, name: str, incarnation: int, host: str) -> None:
         self.name = name
@@ -39,7 +40,8 @@ class SimProcess:
         self.clock_skew_ms = 0
         """The process's wall clock minus the true one, in milliseconds. Monotonic clocks are never wrong."""
         self.contracts: Contracts | None = None
-        """The contracts of the older version that the process has, if it has one; set before its code runs."""
+        """The message and record schemas of the older version that the process plays; None for today's. Set
+        before its code runs."""
         self.parked: list[asyncio.Handle] = []
         self._on_end: list[Callable[[], None]] = []
         self._kept: list[object] = []
@@ -58,7 +60,7 @@ class SimProcess:
         return context
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> "asyncio.Task[Any]":
-        """Run `coroutine` as this process."""
+        """Run `coroutine` in a task that belongs to this process and stops with it."""
         loop = asyncio.get_running_loop()
         return loop.create_task(coroutine, name=f"{self.name}: {name}", context=self.context())
 
@@ -96,8 +98,8 @@ def owner() -> SimProcess | None:
 
 
 def _taken_tasks() -> "set[asyncio.Task[Any]]":
-    """Return all tasks of all processes, because a task does not tell its process.
-    asyncio forgets these tasks, so that the next end need not look at them again."""
+    """Return all tasks of all processes, and make asyncio forget them. The caller keeps them, so that no task
+    of a dead process is ever collected; a task does not tell whose it is."""
     try:
         found = asyncio.all_tasks()
     except RuntimeError:

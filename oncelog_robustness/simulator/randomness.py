@@ -1,5 +1,5 @@
-"""Random streams from one seed: each source of chaos has its own, so that a new fault does
-not reshuffle the old ones."""
+"""Random streams from one seed. Each source of chance in a run has its own, so that a new fault does not
+change what the others draw."""
 
 import random
 

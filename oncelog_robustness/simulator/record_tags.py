@@ -1,8 +1,8 @@
-"""Tagged fields of transactions' records, as a process of an older version writes and reads
-them: without unknown ones.
+"""Hides newer tagged fields of transaction records from processes that play an older version.
+They neither write nor read those that this version does not know.
 
-The golden tests hold the other records that an older version reads (docs/upgrades.md): of the consumer protocol's
-records those tagged fields are Kafka's, and the metadata journal has none.
+Only transaction records need this: in records of the consumer protocol the tagged fields are Kafka's own, and the
+metadata journal has none. What an older version reads of other records is held by golden tests (docs/upgrades.md).
 """
 
 from typing import Final
@@ -24,14 +24,15 @@ _encode_value = txn_records.encode_value
 
 
 def tags_of(value: bytes) -> frozenset[int]:
-    """Return the tags in the value of a record; a value of version 0 has none."""
+    """Return the numbers of the tagged fields in the value of a transaction record; a value of version 0 has
+    none."""
     if value[:2] == b"\0\0":
         return frozenset()
     return frozenset(read_tags(value, _tags_at(value))[0])
 
 
 def with_tags(value: bytes, known: frozenset[int]) -> bytes:
-    """Return the value without the tagged fields whose tags are not known."""
+    """Return the value of a transaction record without the tagged fields whose numbers are not in `known`."""
     if tags_of(value) <= known:
         return value
     at = _tags_at(value)
@@ -41,8 +42,8 @@ def with_tags(value: bytes, known: frozenset[int]) -> bytes:
 
 
 def install_record_tags() -> None:
-    """Hide unknown tags from processes of older versions, in the whole interpreter; a process of this
-    version is not affected."""
+    """Make processes of older versions neither write nor read tagged fields that they do not know, in the
+    whole interpreter. A process of today's version is not affected."""
 
     def encode_value(txn: TxnMetadata, version: int) -> bytes:
         value, contracts = _encode_value(txn, version), contracts_here()

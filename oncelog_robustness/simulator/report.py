@@ -24,11 +24,13 @@ _COUNTED: Final = {
     "operation": "operations",
 }
 _OF_UPGRADES: Final = "older"
-"""The kind of the counts that only runs with two versions have: what passed a process of the older one."""
+"""The first word of the counts that only runs with two versions have: how much the processes of the older one
+sent, received and lost."""
 
 
 def print_failure(result: RunResult, replay: str) -> None:
-    """Print enough to know what broke, and the line that replays the run."""
+    """Print why a run is broken: the broken checkers with their first proofs, the first failures, and the
+    command that replays it."""
     console = Console(highlight=False)
     console.print(f"[bold red]seed {result.seed} of {result.scenario} is broken[/bold red]")
     for verdict in result.verdicts:
@@ -42,7 +44,8 @@ def print_failure(result: RunResult, replay: str) -> None:
 
 
 def print_unfinished(result: RunResult, replay: str) -> None:
-    """Print that a run did not finish, and the line that replays it; nobody knows what it would have shown."""
+    """Print that a run was killed by its time limit, and the command that replays it. Nobody knows what it
+    would have shown."""
     console = Console(highlight=False)
     _print_line(console, f"[yellow]{_unfinished(result)}[/yellow]\n  replay: {replay}")
 
@@ -52,7 +55,8 @@ def _unfinished(result: RunResult) -> str:
 
 
 def print_one(result: RunResult, replay: str) -> None:
-    """Print the whole report of one run."""
+    """Print the whole report of one run: failures, verdicts with all proofs, counts, and the command that
+    replays it."""
     console = Console(highlight=False)
     if result.unfinished:
         print_unfinished(result, replay)
@@ -85,7 +89,8 @@ def print_one(result: RunResult, replay: str) -> None:
 def print_summary(
     results: Sequence[RunResult], wall_s: float, replay_of: Callable[[RunResult], str]
 ) -> None:
-    """Print what many runs did, found, and never reached."""
+    """Print a summary of many runs: verdicts, counts, broken and unfinished seeds. It names the decisions
+    that no run reached, and the faults that none had."""
     console = Console(highlight=False)
     console.print(_verdict_table(results))
     _print_counts(console, results)

@@ -63,7 +63,8 @@ from oncelog_robustness.workloads.contract import Workload
 
 START_TIMEOUT_S: Final = 60.0
 _LATE_MS: Final = 10_000
-"""The length from which a trace is kept as late, in milliseconds; the same as production's default."""
+"""A trace of at least this length, in milliseconds, is kept because it is late; the same as production's
+default."""
 CALM_MS: Final = 3_000
 """The time after healing in which workloads still work before they are told to end, in milliseconds."""
 
@@ -86,7 +87,7 @@ class RunResult:
     counts: dict[str, int] = field(default_factory=dict)
     """The numbers of lines of the trace, of faults and of operations, each by kind."""
     labels: dict[str, int] = field(default_factory=dict)
-    """The number of the machines' decisions by label: which branches this run reached."""
+    """The number of the state machines' decisions by label: which branches of them this run reached."""
     history_lines: list[str] = field(default_factory=list)
 
     @property
@@ -104,7 +105,8 @@ class RunOptions:
 
 
 def run_seed(scenario: Scenario, seed: int, options: RunOptions) -> RunResult:
-    """Run one seed in this operating system process, which is taken over: call this in a fork, and let that end."""
+    """Run one seed and return its result. Clock, files and network of this operating system process are
+    replaced for ever: call this in a fork that ends afterwards."""
     result = RunResult(seed, scenario.name)
     real_clock = time.perf_counter
     real_began = real_clock()
@@ -295,7 +297,8 @@ class _Run:
             await asyncio.sleep(0.25)
 
     async def _all(self, what: str, timeout_s: float) -> None:
-        """Take one step of every workload, one after the other."""
+        """Call one method (`what`: setup or check) of every workload, one after the other, each within
+        `timeout_s` seconds."""
         for workload in self.workloads:
             async with asyncio.timeout(timeout_s):
                 step: Coroutine[Any, Any, None] = getattr(workload, what)(self.lab)
@@ -305,7 +308,8 @@ class _Run:
         return self._conductor.spawn(work, name)
 
     def judge(self) -> None:
-        """Judge everything that was seen by every checker."""
+        """Run every checker over the history and the inspector's observations, and put verdicts, failures and
+        counts into the result."""
         result = self.result
         result.failures += self.lab.failures
         result.verdicts = judge(self.history, self.inspector.observations)
@@ -350,21 +354,23 @@ class _Run:
 
 
 def _record_spans(world: World) -> None:
-    """Record spans in all processes. Traces stand in messages and records; the spans are not exported."""
+    """Make all processes record trace spans. Traces then stand in messages and records; the spans are not
+    exported."""
     clock = world.loop.time
     recorder = TraceRecorder(lambda _: None, 1.0, late_ms=_LATE_MS, monotonic_s=clock)
     seams.replace(spans, "recorder", recorder)
 
 
 def _workload(parameters: Mapping[str, Any]) -> Workload:
-    """Make a workload from `kind`, perhaps a `name`, and its own parameters."""
+    """Make a workload from its table in a scenario: a `kind`, perhaps a `name`, and the parameters of that
+    kind."""
     given = dict(parameters)
     kind = str(given.pop("kind"))
     return make_workload(kind, str(given.pop("name", kind)), given)
 
 
 def _set_up_logging(world: World, level: int | None, failures: list[str]) -> None:
-    """Set up logging so that a bug which production code catches, logs and survives fails the run."""
+    """Set up logging so that a bug fails the run even when production code catches and logs it."""
 
     def where() -> str:
         process = owner()

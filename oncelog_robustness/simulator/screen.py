@@ -14,7 +14,9 @@ _RUNS_A_LINE = 100
 
 @contextmanager
 def showing_progress(total: int, *, is_wanted: bool) -> Iterator[Callable[[RunResult], None]]:
-    """Yield a function to be called with each result, which moves the progress on."""
+    """Show how many runs are done, and yield the function to be called with each run's result. It moves a bar
+    on a terminal, and elsewhere prints a line now and then. Nothing is shown if not `is_wanted`, or of a
+    single run."""
     if not is_wanted or total == 1:
         yield lambda result: None
         return

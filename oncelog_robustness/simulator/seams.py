@@ -1,5 +1,5 @@
-"""The seams: everything of the real world that is replaced under simulation. Clock and randomness are replaced here,
-files in `disk_calls`, the network in `tcp` and `grpc_network`. Everything else is the production code itself.
+"""The seams: the places where the simulator puts something of its own under production code. Clock and randomness are
+replaced here, files in `disk_calls`, the network in `tcp` and `grpc_network`. The rest is the production code itself.
 
 A simulated world has its operating system process for itself and never gives the real one back: a run forks.
 """
@@ -83,8 +83,8 @@ def replace_what_aiokafka_takes_from_c() -> None:
 
 
 def _rests_no_time(event: threading.Event, timeout: float | None = None) -> bool:
-    """Replace a wait in a thread's work, which is one instant: the loop stands still meanwhile, so
-    waiting would change nothing."""
+    """Replace `Event.wait`: return at once whether the event is set. A thread's work is one instant here, so
+    nothing could set the event meanwhile."""
     assert timeout is not None or event.is_set(), "this would wait for ever"
     return event.is_set()
 

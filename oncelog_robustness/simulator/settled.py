@@ -18,7 +18,7 @@ _SHARD_TOPICS: Final[Mapping[int, str]] = {
 
 
 class Inspected(Protocol):
-    """The part of a cluster that this check needs."""
+    """The part of a simulated cluster that the check needs whether everything has settled."""
 
     @property
     def members(self) -> Any:
@@ -31,7 +31,8 @@ class Inspected(Protocol):
 
 
 def unsettled(cluster: Inspected) -> str | None:
-    """Return what is still open, missing or behind, in a few words; None when nothing is."""
+    """Return in a few words what a cluster has not settled yet: a missing process, an open transaction, a
+    replica that is behind. None: everything has settled."""
     for role in ("controller", "storage", "coordinator", "marker-sender", "listener"):
         running = [
             process for process, _ in cluster.running(role) if process.state is ProcessState.RUNNING

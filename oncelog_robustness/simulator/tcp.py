@@ -28,7 +28,8 @@ Address = tuple[str, int]
 
 
 def install_tcp(network: SimNetwork) -> None:
-    """Put the simulated sockets where production code looks for them. The caller sets `World.loop.network`."""
+    """Replace the module `socket` where production code uses it. The caller must also set
+    `World.loop.network`."""
     stand_in = SimSocketModule(network)
     for name in _USERS_OF_SOCKET:
         seams.replace(importlib.import_module(name), "socket", stand_in)
@@ -241,7 +242,8 @@ class SimTransport(asyncio.Transport):
 
 
 class SimServer(asyncio.AbstractServer):
-    """The server that `create_server` returns."""
+    """The server that the loop's `create_server` returns: it accepts simulated connections and makes a
+    protocol for each."""
 
     def __init__(
         self,
@@ -292,7 +294,8 @@ class SimServer(asyncio.AbstractServer):
 
 
 class SimTcp:
-    """The servers, connections and names of a simulated network, as asyncio's loop asks for them."""
+    """Makes servers and connections on the simulated network and resolves names, as asyncio's loop asks for
+    them."""
 
     def __init__(self, network: SimNetwork) -> None:
         self._network = network
@@ -377,7 +380,8 @@ class SimTcp:
 
 
 class SimSocket:
-    """The part of a socket's interface that is used before asyncio takes it over, or of a socket that asyncio shows."""
+    """A stand-in for a socket: one that is bound before asyncio takes it over, or one that tells the
+    addresses of a connection."""
 
     family = socket.AF_INET
     type = socket.SOCK_STREAM

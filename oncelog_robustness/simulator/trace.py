@@ -1,4 +1,5 @@
-"""The trace of a run: everything that happened, in order, as one digest. Two runs of a seed must have the same."""
+"""The trace of a run: everything that happened, in order, as lines and as one digest over them. Two runs of a
+seed must have the same digest."""
 
 import hashlib
 from collections import Counter
@@ -8,7 +9,8 @@ _LINES_AT_A_TIME: Final = 1000
 
 
 class Trace:
-    """The lines of the trace. Every source of chaos and every crossing between two processes adds one."""
+    """The lines of a run's trace, hashed to one digest. Every fault and every segment that reaches another
+    process adds a line."""
 
     def __init__(self, output: TextIO | None = None) -> None:
         self._hash = hashlib.blake2b(digest_size=16)
@@ -19,7 +21,7 @@ class Trace:
         """The number of lines by kind: what this run reached."""
 
     def add(self, at_s: float, kind: str, *facts: object) -> None:
-        """Add a line. `facts` print the same in every run: no addresses in memory, no sets."""
+        """Add a line. `facts` must print the same in every run of a seed: no addresses in memory, no sets."""
         self._add(kind, f"{at_s:.6f} {kind} {' '.join(map(str, facts))}\n")
 
     def add_segment(

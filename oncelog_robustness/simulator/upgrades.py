@@ -3,7 +3,7 @@ the other version (docs/upgrades.md).
 
 The seed draws its course: which of the two it is, how long each process rests, and whether somebody changes their
 mind half-way. It also draws whether all roles go at the same time, as under `helm upgrade`, or one process of any
-role after another. When the storm ends, the upgrade stops where it is: the rest of the run has both versions.
+role after another. When faults end, the upgrade stops where it is: the rest of the run has both versions.
 """
 
 import asyncio
@@ -32,14 +32,16 @@ class RollPlan:
     after_s: float
     """The time in the storm at which the upgrade begins, in seconds."""
     lanes: tuple[tuple[str, ...], ...]
-    """The lanes, which go side by side; within a lane one process follows another."""
+    """The processes in the order in which they are replaced: lanes go side by side, and within a lane one
+    process follows another."""
     rest_s: float
     turns_after: int | None
     """The number of replaced processes after which somebody has them put back; None: nobody does."""
 
     @classmethod
     def drawn(cls, draw: random.Random, names: Mapping[str, Sequence[str]], storm_s: float) -> Self:
-        """Draw a plan; `names` are those of each role."""
+        """Draw the course of a rolling upgrade or rollback. `names` has the processes of each role, `storm_s`
+        the seconds for which faults go on."""
         every = [name for role in ROLES for name in names[role]]
         begins_older = draw.random() >= _ROLLBACK_SHARE
         after_s = draw.uniform(0, _BEGINS_WITHIN * storm_s)
@@ -53,8 +55,9 @@ class RollPlan:
 
 
 class RollingUpgrade:
-    """The upgrade of a run.
-    Call `begin` before the cluster starts, `roll` with the storm, `stop` when everything must heal."""
+    """Replaces the processes of a cluster by those of another version while the run goes on, and sometimes
+    back. Call `begin` before the cluster starts, `roll` when faults begin, `stop` when everything must
+    heal."""
 
     def __init__(self, world: World, cluster: SimCluster, older: Contracts, storm_ms: int) -> None:
         self._world = world

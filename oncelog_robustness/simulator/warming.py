@@ -49,7 +49,8 @@ A missing version is loaded by the runs that use it: slower, and nothing else.""
 
 
 def warm_up() -> None:
-    """Load everything. This draws nothing and opens nothing."""
+    """Import the modules and build the message schemas that every run needs. This draws no random number and
+    opens nothing."""
     for name in _MODULES:
         importlib.import_module(name)
     for library in SIMULATED:

@@ -1,4 +1,4 @@
-"""The world of one run: its seed, its time, its processes, and its trace."""
+"""The world of one simulated run: its seed, its virtual time, its processes, and its trace."""
 
 import contextvars
 from collections import Counter
@@ -14,7 +14,9 @@ from oncelog_robustness.simulator.trace import Trace
 
 
 class World:
-    """A world, made once in an operating system process; `seams` then puts it under the production code."""
+    """What all parts of one simulated run share: seed, random streams, event loop with virtual time,
+    processes, trace. It is made once in an operating system process; `seams` then gives production code its
+    clock and chance."""
 
     def __init__(self, seed: int, trace_output: TextIO | None = None) -> None:
         self.seed = seed
@@ -29,7 +31,7 @@ class World:
             self.streams.stream("threads.moment").random,
         )
         self.processes: dict[str, SimProcess] = {}
-        """The newest incarnation of each process, by name."""
+        """The process object of the last start of each process, by name."""
         self.own_context = contextvars.copy_context()
         """The context of code that belongs to no process, but to the world itself."""
         self._graveyard: list[object] = []
@@ -38,7 +40,7 @@ class World:
         self.trace_log.add(self.loop.now_s, kind, *facts)
 
     def new_process(self, name: str, host: str | None = None) -> SimProcess:
-        """Make the next incarnation of `name`; the one before has ended."""
+        """Make the process object for the next start of the process `name`; the one before has ended."""
         before = self.processes.get(name)
         process = SimProcess(name, 1 if before is None else before.incarnation + 1, host or name)
         if before is not None:
@@ -48,7 +50,8 @@ class World:
         return process
 
     def keep_for_ever(self, thing: object) -> None:
-        """Keep an object of a dead process for ever, because it must not be finalized."""
+        """Keep an object of a dead process for ever: Python must not finalize it, since that would run code
+        of the dead process."""
         self._graveyard.append(thing)
 
     def _thread_delay_s(self, executor: Executor | None) -> float:

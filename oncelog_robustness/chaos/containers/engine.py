@@ -37,7 +37,7 @@ class Engine:
         environment: Mapping[str, str] | None = None,
         timeout_s: float = CALL_TIMEOUT_S,
     ) -> Said:
-        """Run a command and return how it ended; a failure is an answer.
+        """Run a command of the engine and return its exit code and output; a failure is returned, not raised.
         Raises OncelogError when it does not end in time."""
         try:
             done = subprocess.run(
@@ -84,7 +84,8 @@ class Engine:
 
 
 def find_engine(wanted: str = "") -> Engine:
-    """Return the first engine that answers. Raises OncelogError that says how to get one."""
+    """Return docker or podman, whichever is installed and answers first. `wanted`, or the variable ENGINE,
+    allows one alone. Raises OncelogError that says how to get one."""
     wanted = wanted or os.environ.get(ENGINE, "")
     found = []
     for name in (wanted,) if wanted else NAMES:

@@ -1,4 +1,4 @@
-"""The containers of a cluster: begun, killed, frozen, replaced, cut off, and removed."""
+"""The containers of a cluster of chaos: they are started, killed, frozen, replaced, cut off, and removed."""
 
 import contextlib
 import fcntl
@@ -56,7 +56,8 @@ class Fleet:
         on_progress: OnProgress | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Plan the containers. `environment` holds more settings for every process of a role."""
+        """Plan the containers, without starting any. `environment` holds further settings for every process
+        of oncelog."""
         self.engine = engine
         self.images = images
         self.on_progress = on_progress or (lambda *_: None)
@@ -147,7 +148,8 @@ class Fleet:
         return [one for one in self.containers if one.machine == machine]
 
     def others(self, containers: Sequence[Container]) -> list[str]:
-        """Return the addresses of all other containers, and of this machine, from which clients connect."""
+        """Return the addresses of all containers but these, and of this machine, from which clients
+        connect."""
         others = [one.address for one in self.containers if one not in containers]
         return [str(next(IPv4Network(self._subnet).hosts())), *others]
 
@@ -190,7 +192,8 @@ class Fleet:
         self.engine.do("unpause", full_name(name))
 
     def terminate(self, name: str) -> int:
-        """Send SIGTERM, and SIGKILL when the time of a drain is over; return the exit code."""
+        """Stop the container by SIGTERM, and by SIGKILL when the time of a drain is over; return its exit
+        code."""
         self.engine.do("stop", "--time", str(DRAIN_S), full_name(name), timeout_s=2 * DRAIN_S)
         found = self.engine.look([full_name(name)])
         return int(found[0]["State"]["ExitCode"]) if found else -1
@@ -263,7 +266,8 @@ class Fleet:
     # ---------------------------------------------------------------------------------------------- its network
 
     def in_network_of(self, name: str, script: str) -> None:
-        """Run shell commands beside the container, in its network, which they may change."""
+        """Run shell commands in a helper container that shares this container's network and may change it,
+        such as by iptables."""
         self.engine.do(
             *("run", "--rm", "--label", f"{LABEL}=yes", "--pull", "never"),
             *("--network", f"container:{full_name(name)}", "--user", "0", "--entrypoint", "sh"),

@@ -38,7 +38,8 @@ ResultT = TypeVar("ResultT")
 
 
 class ContainerInjector:
-    """A `ChaosInjector` that gives faults to the containers of a fleet."""
+    """Begins and ends planned faults on the containers of one cluster: it kills, freezes, replaces them, and
+    cuts them off."""
 
     def __init__(
         self, fleet: Fleet, kinds: frozenset[FaultKind], kill_client: Callable[[float], str]
@@ -192,7 +193,8 @@ class ContainerInjector:
             self.facts[name] = "; ".join(part for part in (self.facts.get(name), took) if part)
 
     def _bring_back(self, containers: Sequence[Container], after: str) -> None:
-        """Start these containers at the same time, because one may wait for another."""
+        """Start these containers, all at the same time, because one may wait for another. `after` names the
+        fault that ends, for findings."""
         if not containers:
             return
         with ThreadPoolExecutor(len(containers)) as threads:
@@ -200,8 +202,8 @@ class ContainerInjector:
                 done.result()
 
     def _start(self, one: Container, after: str) -> None:
-        """Try to start the container until it is ready, as a restart policy does: another fault may have
-        stopped one that it needs."""
+        """Start the container, again and again until it is ready, as a restart policy does: another fault may
+        have stopped a container that it needs. `after` names the fault that ends."""
         deadline = time.monotonic() + COME_BACK_S
         while not self._is_closing.is_set():
             try:
@@ -225,7 +227,8 @@ class ContainerInjector:
         return self._fleet.states().get(one.name, "gone")
 
     def _is_struck_meanwhile(self, one: Container, after: str) -> bool:
-        """True if another fault that is under way strikes this container too; that fault's end will start it again."""
+        """True if another fault that goes on now strikes this container too; the end of that fault will start
+        it again."""
         return any(
             name != after and one.name in {other.name for other in self._struck(fault)}
             for name, fault in list(self._under_way.items())

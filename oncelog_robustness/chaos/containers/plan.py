@@ -1,4 +1,5 @@
-"""The plan of the containers: which there are, on which machine, with which address and settings. Pure."""
+"""The plan of the containers: which there are, on which machine, with which address and settings. Nothing is
+started here."""
 
 import ipaddress
 import os

@@ -1,4 +1,5 @@
-"""A chaos target that is a cluster of our own containers."""
+"""A cluster of our own containers as a target of chaos: the run starts it, gives it faults, and removes
+it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -92,7 +93,8 @@ class ContainerTarget:
         return ContainerInjector(self._fleet, self._kinds, kill_client)
 
     def observe(self, at_ms: int) -> Observations:
-        """Read from the gateway, while it runs, whether the cluster has settled. Files are not read here."""
+        """Ask the gateway, while it runs, whether the cluster has settled, and keep that verdict. Return no
+        observations: files of nodes are not read here."""
         self._settled = settled(self.ask_gateway, _NODES, SETTLE_S)
         return Observations(is_healed=True)
 

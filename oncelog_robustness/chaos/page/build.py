@@ -1,4 +1,5 @@
-"""The page of a report: first the findings, then when they happened, how bad they were, and all the rest."""
+"""Builds the HTML page of a report: first the findings, then when they happened, how bad they were, and all
+the rest."""
 
 from collections.abc import Iterable, Iterator
 from html import escape
@@ -95,7 +96,7 @@ def _tiles(content: dict[str, Any]) -> Iterator[str]:
 
 
 def tiles_of(tiles: Iterable[tuple[str, str]]) -> str:
-    """Return the tiles of the page, each with a value and what it means."""
+    """Return the HTML of the page's tiles, each a value and the words for what it means."""
     inside = "".join(
         tag("div", f"<b>{escape(value)}</b><span>{escape(meaning)}</span>", class_="tile")
         for value, meaning in tiles

@@ -43,7 +43,8 @@ def family_class(kind: str) -> str:
 
 
 def availability(measures: Measures) -> str:
-    """Draw commits a second, with a lane of faults for each role below."""
+    """Draw the commits a second over the time of the run, with a lane for each role below that shows its
+    faults."""
     scale = _time(measures)
     roles = [one.role for one in measures.roles]
     bottom = _RATE_HEIGHT + 12 + _LANE * len(roles)
@@ -111,7 +112,8 @@ def fault_tip(one: Recovery, from_ms: int) -> str:
 
 
 def latency(measures: Measures) -> str:
-    """Draw each commit of the pulse on a logarithmic scale, with the median of each stretch as a line."""
+    """Draw the latency of each commit of the producer that never pauses as a dot, on a logarithmic scale.
+    Lines show the median and the 99th percentile."""
     scale, bottom = _time(measures), _PLOT_HEIGHT - 24
     latencies = [one.latency_ms for one in measures.commits]
     values = Scale(1, max(10, *latencies, 10) * 1.5, bottom, 10, is_log=True)
@@ -160,7 +162,8 @@ def lag(measures: Measures) -> str:
 
 
 def _stretches(samples: Sequence[Lag], points: Sequence[Point]) -> list[list[Point]]:
-    """Cut the points into stretches at times without samples: what was not seen is not drawn."""
+    """Cut the line of points wherever samples are missing for some seconds: what was not seen is not
+    drawn."""
     found: list[list[Point]] = []
     last_ms = -_SILENCE_MS
     for one, point in zip(samples, points, strict=True):
@@ -172,7 +175,8 @@ def _stretches(samples: Sequence[Lag], points: Sequence[Point]) -> list[list[Poi
 
 
 def recovery(measures: Measures) -> str:
-    """Draw each recovery as a dot in its role's row, and the median of the role as a tick."""
+    """Draw the time from each fault to the next commit, as a dot in the row of the struck role. A tick in
+    each row shows the median."""
     known = [one.ms for one in measures.recoveries if one.ms is not None]
     bottom = 12 + _LANE * len(measures.roles)
     scale = Scale(1, max([10, *known]) * 1.5, LEFT, WIDTH - RIGHT, is_log=True)

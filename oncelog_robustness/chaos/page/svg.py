@@ -18,7 +18,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A linear or logarithmic map from values to pixels."""
+    """A linear or logarithmic map from values to pixels of a plot."""
 
     low: float
     high: float
@@ -45,8 +45,8 @@ class Scale:
 
 
 def nice_step(least: float, of: Sequence[float]) -> float:
-    """Return the first step of `of` that is not below `least`; steps that begin at 1 are
-    tried in every power of ten."""
+    """Return the first of the steps `of` that is at least `least`. Steps that begin at 1 are tried in every
+    power of ten."""
     power = 10.0 ** math.floor(math.log10(max(least, 1e-9))) if of[0] == 1 else 1.0
     return next((power * one for one in of if power * one >= least * (1 - 1e-9)), power * of[-1])
 
@@ -56,7 +56,8 @@ def time_scale(duration_s: float) -> Scale:
 
 
 def tag(name: str, content: str = "", tip: str = "", **attributes: object) -> str:
-    """Return an element. `class_` stands for class, and `_` for a dash; `tip` is shown when a pointer is over it."""
+    """Return an HTML or SVG element. In `attributes`, `class_` stands for class, and `_` for a dash; `tip` is
+    shown when a pointer is over the element."""
     written = "".join(
         f' {key.strip("_").replace("_", "-")}="{_attribute(value)}"'
         for key, value in attributes.items()
@@ -93,7 +94,7 @@ def path(points: Iterable[Point], class_: str) -> str:
 
 
 def area(points: Sequence[Point], base_px: float, class_: str) -> str:
-    """Return the filled area between the points and a base line."""
+    """Return the SVG of the filled area between the points and a base line."""
     if not points:
         return ""
     closed = [(points[0][0], base_px), *points, (points[-1][0], base_px)]

@@ -27,7 +27,7 @@ _TOO_MANY: Final = 429
 
 
 class Kubernetes:
-    """The client of one namespace and one release in it. Many threads may call it at once."""
+    """A client of the Kubernetes API for one release in one namespace. Many threads may call it at once."""
 
     def __init__(self, namespace: str, release: str, context: str) -> None:
         """Connect by the pod's service account, or outside a pod by the kubeconfig.
@@ -152,7 +152,8 @@ class Kubernetes:
     # ------------------------------------------------------------------------------------------- controllers, nodes
 
     def workload(self, role: str) -> tuple[str, dict[str, Any]]:
-        """Return the kind and the object of the workload that makes the pods of a role."""
+        """Return the kind (StatefulSet or Deployment) and the object of the workload that makes the pods of a
+        role."""
         for kind in ("StatefulSet", "Deployment"):
             found = self._get(f"list each {kind}", self._lister(kind, role))["items"]
             if found:
@@ -168,7 +169,7 @@ class Kubernetes:
         return lambda: listing(self.namespace, label_selector=selector, **self._raw)
 
     def restart_rollout(self, kind: str, name: str, at: str) -> None:
-        """Restart the pods one after another, as `kubectl rollout restart` does."""
+        """Restart the pods of a workload one after another, as `kubectl rollout restart` does."""
         annotations = {"kubectl.kubernetes.io/restartedAt": at}
         patch = {"spec": {"template": {"metadata": {"annotations": annotations}}}}
         patching = {
@@ -191,7 +192,7 @@ class Kubernetes:
             )
 
     def allows(self, verb: Verb) -> bool:
-        """Ask the API whether this account may do it in this namespace."""
+        """Return whether this account may use the verb in this namespace; the API is asked."""
         resource, _, part = verb.resource.partition("/")
         attributes = client.V1ResourceAttributes(
             group=verb.group,
@@ -246,7 +247,7 @@ def _exit_code(shell: Any) -> int:
 
 
 class Refused(OncelogError):
-    """The API answered with a refusal."""
+    """The Kubernetes API answered a call with a refusal."""
 
     def __init__(self, text: str, status: int) -> None:
         super().__init__(text)
@@ -266,7 +267,7 @@ def _failures_named(what: str, allowed: Sequence[int] = ()) -> Iterator[None]:
 
 
 def _reason(error: ApiException) -> str:
-    """Return the reason in the API's own words."""
+    """Return why the API refused a call, in its own words."""
     try:
         return str(json.loads(error.body)["message"])
     except (TypeError, ValueError, KeyError):

@@ -93,8 +93,8 @@ def unsettled(answers: Sequence[Any], node_count: int) -> list[str]:
 
 
 def settled(ask: Callable[[str], Any], node_count: int, timeout_s: float) -> Verdict:
-    """Ask until the cluster has settled.
-    After `timeout_s` seconds the verdict is broken, with what has not settled as its proof."""
+    """Ask the gateway by `ask` until the cluster has settled, and return the verdict ok. After `timeout_s`
+    seconds the verdict is broken, with what has not settled as its proof."""
     deadline = time.monotonic() + timeout_s
     while True:
         try:

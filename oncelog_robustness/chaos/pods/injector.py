@@ -57,7 +57,8 @@ ResultT = TypeVar("ResultT")
 
 
 class PodInjector:
-    """A `ChaosInjector` that gives faults to the pods of a release."""
+    """Begins and ends planned faults on the pods of a release, and on their machines, through the Kubernetes
+    API."""
 
     def __init__(
         self,
@@ -380,7 +381,8 @@ class PodInjector:
         return f"{text}; its last words:\n{words}"
 
     def _rebase(self, roles: set[str]) -> None:
-        """Take the present state of these roles' pods as the base of later findings: a fault made them so."""
+        """Remember the present state of these roles' pods, from which later losses are counted. A fault has
+        caused what changed until now."""
         with self._looking:
             now = self._struck_pods()
             kept = {uid: one for uid, one in self._known.items() if one.role not in roles}

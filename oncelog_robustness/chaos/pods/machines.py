@@ -1,4 +1,4 @@
-"""Taking machines away through the API: one that is drained, and one that is lost with its pods."""
+"""Takes machines of a Kubernetes cluster away, through its API: one is drained, or lost with all its pods."""
 
 import threading
 import time
@@ -19,8 +19,8 @@ RETRY_S: Final = 0.5
 
 
 class Machines:
-    """The machines on which the release had pods when the run began.
-    A plan calls them `machines-1`, `machines-2`, in the order of their names."""
+    """The machines on which the release had pods when the run began, which faults drain or empty. A plan
+    calls them `machines-1`, `machines-2`, in the order of their names."""
 
     def __init__(
         self, kubernetes: "Kubernetes", names: Sequence[str], roles: Sequence[str]
@@ -32,7 +32,8 @@ class Machines:
         self._lock = threading.Lock()
 
     def strike(self, fault: PlannedFault) -> str:
-        """Drain the machine, or delete its pods, and return what was done."""
+        """Cordon the fault's machine, then drain it or delete its pods at once. Return what was done, for the
+        report."""
         machine = self._names[int(fault.target.rpartition("-")[2]) - 1]
         if self._kubernetes.is_cordoned(machine):
             raise OncelogError(f"{machine} is cordoned already, by somebody else")
@@ -58,7 +59,8 @@ class Machines:
         ]
 
     def _evict(self, pod: Pod) -> None:
-        """Evict the pod, and try again while its PodDisruptionBudget waits for the pod before it to be back."""
+        """Evict the pod. Its PodDisruptionBudget may forbid that until the pod that was evicted before is
+        back, so try again for two minutes. Raises OncelogError after that."""
         deadline = time.monotonic() + EVICT_S
         while not self._kubernetes.evict(pod):
             if time.monotonic() > deadline:

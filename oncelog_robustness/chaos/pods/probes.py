@@ -24,7 +24,8 @@ class HelperProbe:
         self._patch = patch
 
     def fails(self, script: str) -> str:
-        """Run the script in the helper, which is added first. Return why that fails, or "" when it works."""
+        """Run the script in the helper container, which is added to the pod first. Return why that fails, or
+        "" when it works."""
         try:
             if not self._is_there():
                 self._kubernetes.add_container(self._pod, self._patch)

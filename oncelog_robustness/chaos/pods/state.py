@@ -1,4 +1,5 @@
-"""The state of pods as the API tells it, and the changes in it that no fault caused. Pure."""
+"""The state of pods as the Kubernetes API tells it, and the changes in it that no fault caused. No calls are
+made here."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -59,7 +60,8 @@ class Pod:
 
     @property
     def number(self) -> int | None:
-        """Return the number of a pod that keeps its name; None for all others."""
+        """Return the number at the end of the pod's name, for roles whose pods keep their names; None for all
+        others."""
         last = self.name.rpartition("-")[2]
         return int(last) if self.role in PARTS_OF_ORDINALS and last.isdigit() else None
 
@@ -118,8 +120,8 @@ def _container(name: str, status: Mapping[str, Any]) -> Container:
 
 
 def named(pods: Iterable[Pod]) -> dict[str, Pod]:
-    """Return the pods by the names that a plan has: role and number.
-    Pods without a number are counted from 1, the oldest first."""
+    """Return the pods by the names that a plan of faults has: role and number, such as `storage-101`. Pods
+    without a number are counted from 1, the oldest first."""
     found: dict[str, Pod] = {}
     without: dict[str, list[Pod]] = {}
     for pod in sorted(pods, key=lambda one: (one.born, one.name)):
@@ -145,8 +147,8 @@ class Loss:
 
 
 def losses(before: Mapping[str, Pod], after: Mapping[str, Pod], struck: set[str]) -> Iterator[Loss]:
-    """Yield the losses between two looks at the pods, each by uid.
-    For roles in `struck` only those that no fault causes count: out of memory."""
+    """Yield each process that ended and each pod that went between two looks at the pods (by uid), unless a
+    fault did it. For roles in `struck`, which have a fault now, only an end by lack of memory counts."""
     for uid, earlier in before.items():
         later = after.get(uid)
         if later is not None:

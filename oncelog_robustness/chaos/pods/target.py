@@ -1,4 +1,5 @@
-"""A release of the chart in a namespace, as a chaos target. It runs already, and chaos neither starts nor stops it."""
+"""A release of the chart in a namespace as a target of chaos. It runs already, and chaos neither starts nor
+stops it."""
 
 import re
 import time
@@ -39,8 +40,8 @@ STRUCK: Final = (*(role.role for role in ROLES), POSTGRES, REDIS)
 
 
 class PodTarget:
-    """A `Target` of pods. `bootstrap` is where clients of this run find the listeners; empty: it is looked for.
-    `client_config` is the client.properties with which they log in."""
+    """The pods of a release as a target of chaos. `bootstrap` is where clients of this run find the
+    listeners; empty: it is looked for. `client_config` is the client.properties with which they log in."""
 
     decks = POD_DECKS
 
@@ -67,8 +68,8 @@ class PodTarget:
         self._nodes = 0
 
     def start(self, on_progress: OnProgress) -> None:
-        """Look at the release.
-        Raises OncelogError when it does not exist, is not well, or this account may not look at it."""
+        """Wait until the release is well, and find out its pods, its bootstrap address and the faults that
+        can be given. Raises OncelogError when it does not exist, is not well, or may not be looked at."""
         on_progress(self._kubernetes.namespace, "looking")
         may = {verb: self._kubernetes.allows(verb) for verb in all_verbs()}
         refused = sorted(verb for verb in TO_LOOK if not may[verb])
@@ -140,7 +141,8 @@ class PodTarget:
     def _possible(
         self, pods: Sequence[Pod], may: Mapping[Verb, bool]
     ) -> tuple[frozenset[FaultKind], Sequence[str]]:
-        """Return the kinds of faults that can be given here, and why the others cannot."""
+        """Return the kinds of faults that can be given here, and a sentence for each other kind on why it
+        cannot."""
         reasons: dict[FaultKind, str] = {}
         for kind, verbs in NEEDED.items():
             refused = sorted(verb for verb in verbs if not may[verb])
@@ -172,7 +174,8 @@ class PodTarget:
         return frozenset(kind for kind in NEEDED if kind in dealt and kind not in reasons), limits
 
     def _helper(self, pods: Sequence[Pod]) -> HelperProbe:
-        """Return a probe in a gateway's pod, whose restart nobody would notice."""
+        """Return a probe of what a helper container may do in a pod. The pod is a gateway's, whose restart
+        nobody would notice."""
         pod = next(one for one in pods if one.role == "gateway")
         patch = helper_patch(self._tools_image, pod.container)
         return HelperProbe(self._kubernetes, pod, HELPER, patch)
@@ -235,8 +238,8 @@ def listed_verbs(verbs: Iterable[Verb]) -> str:
 
 
 def tools_image_of(pods: Sequence[Pod]) -> str:
-    """Return the image of the tools, which lies beside those of the roles, where the chart takes it from as well.
-    Raises OncelogError."""
+    """Return the name of the tools image, which has iptables. The name is derived from that of a storage
+    pod's image, beside which it lies. Raises OncelogError if that has another form."""
     pod = next(one for one in pods if one.role == STORAGE.role)
     path, found, tag = pod.image.rpartition("/storage")
     if not found:
@@ -247,8 +250,9 @@ def tools_image_of(pods: Sequence[Pod]) -> str:
 
 
 def bootstrap_of(pods: Sequence[Pod], kubernetes: "Kubernetes") -> str:
-    """Return the bootstrap address.
-    Inside the cluster it is the Service's name, since addresses of pods change with each deletion."""
+    """Return the address at which clients of this run find the listeners. Inside the cluster it is the
+    Service's name, since addresses of pods change with each deletion. Raises OncelogError if there is none
+    outside."""
     listeners = [one for one in pods if one.role == "listener"]
     if kubernetes.is_inside:
         service = re.sub(r"-listener-\d+$", "-listener", listeners[0].name)
