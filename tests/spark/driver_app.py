@@ -33,6 +33,7 @@ def waiting(wait_s):
 
 def main(given):
     os.environ["PYSPARK_PYTHON"] = given.python
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     from pyspark.errors import StreamingQueryException
     from tests.spark.session import spark_session
 
