@@ -14,6 +14,7 @@ def arguments():
         parser.add_argument(name)
     parser.add_argument("--offsets-per-trigger", default="500000")
     parser.add_argument("--master", default="local[2,2]")
+    parser.add_argument("--remote", help="the address of a server of Spark Connect, which runs all")
     parser.add_argument("--python", default=sys.executable, help="of the executors")
     parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--task-s", type=float, default=0, help="what each task waits")
@@ -31,14 +32,22 @@ def waiting(wait_s):
     return wait
 
 
+def session(given):
+    from pyspark.sql import SparkSession
+    from tests.spark.session import spark_session
+
+    if given.remote:
+        return SparkSession.builder.remote(given.remote).getOrCreate()
+    settings = dict(one.split("=", 1) for one in given.conf)
+    return spark_session("driver-app", master=given.master, settings=settings)
+
+
 def main(given):
     os.environ["PYSPARK_PYTHON"] = given.python
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     from pyspark.errors import StreamingQueryException
-    from tests.spark.session import spark_session
 
-    settings = dict(one.split("=", 1) for one in given.conf)
-    spark = spark_session("driver-app", master=given.master, settings=settings)
+    spark = session(given)
     rows = (
         spark.readStream.format("oncelog")
         .option("bootstrap.servers", given.bootstrap)
