@@ -4,12 +4,13 @@ JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A session lives for a minute: with the second compiler and the threads of G1 it takes twice the CPU."""
 
 
-def spark_session(name, jars=()):
+def spark_session(name, jars=(), master="local[2,2]", settings=None):
     from pyspark.sql import SparkSession
 
     spark = (
-        SparkSession.builder.master("local[2,2]")
+        SparkSession.builder.master(master)
         .appName(name)
+        .config(map=settings or {})
         .config("spark.ui.enabled", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")

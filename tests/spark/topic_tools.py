@@ -184,10 +184,11 @@ class Lab:
         query = self.start_copy(transform, limit, **options)
         assert query.awaitTermination(180), "the query does not end"
 
-    def start_driver(self, limit: int = 500_000) -> subprocess.Popen:
-        """The same query in a driver of its own."""
+    def start_driver(self, limit: int = 500_000, *options: str) -> subprocess.Popen:
+        """The same query in a driver of its own; `options` as `driver_app.py` takes them."""
         command = [sys.executable, str(ROOT / "tests" / "spark" / "driver_app.py"), self.bootstrap]
-        command += [self.source, self.sink, self.checkpoint, self.sink_id, str(limit)]
+        command += [self.source, self.sink, self.checkpoint, self.sink_id]
+        command += ["--offsets-per-trigger", str(limit), *options]
         log = (self.folder / f"driver{len(self._drivers)}.log").open("wb")
         driver = subprocess.Popen(
             command,
