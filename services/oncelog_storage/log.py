@@ -132,6 +132,7 @@ class PartitionLog(LogState):
             if not segment.size_bytes:
                 # In this order a kill leaves no batch in a segment that `segments-checkpoint` does not have.
                 segment.begin(buffers)
+                self.names_made += 1
                 self.write_checks()
             segment.write(buffers, size_bytes)
         except OSError as error:
@@ -209,7 +210,6 @@ class PartitionLog(LogState):
             self.directory, self.log_end_offset, self.files, created_ms=now, is_new=True
         )
         self.segments.append(segment)
-        self.names_made += 1
         return segment
 
     def _create_directory(self) -> None:

@@ -10,8 +10,9 @@ from tests.integration.storage.partition_log_at import append, checkpoint, new_l
 from tests.integration.storage.storage_node import NOW, batch, running, topic, txn_batch, until
 
 from oncelog.ids import Partition
-from oncelog_storage import log_checkpoint, log_replication
+from oncelog_storage import log_checkpoint, log_replication, maintenance
 from oncelog_storage.core.checkpoint_files import decode_checkpoint
+from oncelog_storage.files import sync_directory
 
 
 class Disk:
@@ -44,6 +45,26 @@ async def test_by_default_an_answer_does_not_wait_for_a_sync(tmp_path, synced):
     async with running(tmp_path, topic("orders"), sync=synced.sync) as node:
         assert (await node.produce("orders", batch())).error_code == 0
         assert synced.paths == []
+
+
+async def test_a_segment_that_a_sync_came_before_is_synced_by_its_name(tmp_path, monkeypatch):
+    """The cleaner rolls without a record, and the first record makes the file."""
+    names = set()
+
+    def sync(folder):
+        names.update(os.listdir(folder))
+        sync_directory(folder)
+
+    monkeypatch.setattr(maintenance, "sync_directory", sync)
+    async with running(tmp_path, topic("orders"), flush_policy="always") as node:
+        await node.produce("orders", batch())
+        leader = node.role._hosted.get("orders", 0)
+        leader.log.roll(NOW)
+        node.role.maintenance._wants.flush(leader)
+        await until(lambda: not leader.is_flushing)
+        await node.produce("orders", batch())
+        first, second = (os.path.basename(one.log_path) for one in leader.log.segments)
+        assert {first, second} <= names
 
 
 async def test_flush_policy_always_syncs_before_the_answer(tmp_path, synced):

@@ -111,14 +111,24 @@ def test_a_fenced_producer_is_over():
         bench.core.transactions.begin()
 
 
-def test_a_fence_behind_a_lost_answer_leaves_the_commit_open():
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ],
+    ids=lambda one: one.name,
+)
+def test_a_fence_behind_an_answer_that_may_follow_a_decision_leaves_it_open(answer):
     bench = in_transaction()
     bench.send(partition=0)
     bench.step()
     bench.receive()
     done = bench.core.transactions.commit()
     bench.step()
-    bench.answer_call(ErrorCode.NETWORK_EXCEPTION)
+    bench.answer_call(answer)
     bench.step(1_000)
     bench.answer_call(ErrorCode.PRODUCER_FENCED)
     assert done.error.may_be_done

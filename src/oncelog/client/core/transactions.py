@@ -340,7 +340,10 @@ class Transactions:
             if operation is not None and self.error is not None:
                 operation.fail(self.error)
             return
-        if isinstance(call, EndTxn) and answer.error in _NOT_ANSWERED:
+        if isinstance(call, EndTxn) and answer.error.is_retriable:
+            # It may follow a decision that was written. COORDINATOR_NOT_AVAILABLE is what a coordinator says when its
+            # replicas do not answer in time. A listener of oncelog asks again before it answers, and tells the last
+            # refusal alone.
             self._is_end_open = True
         if answer.error.is_retriable and not answer.refused:
             self.refusal = None if answer.error in _NOT_ANSWERED else answer.error
