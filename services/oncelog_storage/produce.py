@@ -62,7 +62,7 @@ class ProduceHandler:
     def __init__(
         self,
         settings: StorageSettings,
-        hosted: ReplicaManager,
+        replica_manager: ReplicaManager,
         verifier: Verifier,
         clock: Clock,
         changed: ChangedSettings,
@@ -75,7 +75,7 @@ class ProduceHandler:
         self._events = events
         self._settings = settings
         self._changed = changed
-        self._hosted = hosted
+        self._replica_manager = replica_manager
         self._verifier = verifier
         self._clock = clock
         self._arrivals = Arrivals()
@@ -92,7 +92,7 @@ class ProduceHandler:
         began, now = time.monotonic(), self._clock.now()
         answers = direct_answers.PartitionsProduced()
         is_add = request.verification_mode == pb.ADD_PARTITION
-        work: _Request = Producing(request, answers, self._hosted, adds_partition=is_add)
+        work: _Request = Producing(request, answers, self._replica_manager, adds_partition=is_add)
         if spans.recorder is not None or not work.check(now) or not self._goes_at_once(work):
             return None
         if work.needs_verification(is_verification_on=self._changed.verifies_transactions):
@@ -156,7 +156,7 @@ class ProduceHandler:
         work: _Request = Producing(
             request,
             response.partitions,
-            self._hosted,
+            self._replica_manager,
             adds_partition=request.verification_mode == pb.ADD_PARTITION,
         )
         now = self._clock.now()

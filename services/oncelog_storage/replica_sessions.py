@@ -58,7 +58,7 @@ class ReplicaSessions:
     def __init__(
         self,
         settings: StorageSettings,
-        manager: ReplicaManager,
+        replica_manager: ReplicaManager,
         metadata: MetadataFollower,
         proposals: IsrProposals,
         reader: SegmentReader,
@@ -68,7 +68,7 @@ class ReplicaSessions:
         self._metadata = metadata
         self._proposals = proposals
         self._sessions = LeaderSessions[HostedPartition, _Session](
-            manager,
+            replica_manager,
             self._node_of,
             _Session,
             # Begins anywhere, so that a session of this node's last process is not taken for one of this.

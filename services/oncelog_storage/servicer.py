@@ -41,7 +41,7 @@ class StorageServicer:
 
     def __init__(
         self,
-        hosted: ReplicaManager,
+        replica_manager: ReplicaManager,
         produce: ProduceHandler,
         fetch: FetchHandler,
         replica_sessions: ReplicaSessions,
@@ -50,12 +50,12 @@ class StorageServicer:
         reader: SegmentReader,
     ) -> None:
         self._reader = reader
-        self._hosted = hosted
+        self._replica_manager = replica_manager
         self._produce = produce
         self._fetch = fetch
         self._replica_sessions = replica_sessions
         self._markers = markers
-        self._deletion = RecordDeletion(hosted, replica_sessions)
+        self._deletion = RecordDeletion(replica_manager, replica_sessions)
         self._clock = clock
 
     async def Produce(self, request: pb.ProduceRequest, context: Any) -> pb.ProduceResponse:
@@ -74,7 +74,7 @@ class StorageServicer:
     async def Append(self, request: pb.AppendRequest, context: Any) -> pb.AppendResponse:
         response = pb.AppendResponse(base_offset=-1)
         try:
-            leader = self._hosted.get(request.partition.topic, request.partition.partition)
+            leader = self._replica_manager.get(request.partition.topic, request.partition.partition)
             is_expected = request.HasField("expected_base_offset")
             expected_base_offset = request.expected_base_offset if is_expected else None
             appended = self._appended(leader, request, expected_base_offset)
@@ -96,7 +96,7 @@ class StorageServicer:
         False: nothing was written. Then `Append` says why, or writes and waits.
         """
         try:
-            leader = self._hosted.get(*request.partition)
+            leader = self._replica_manager.get(*request.partition)
             if not leader.commits_at_once:
                 return False
             log_end = leader.log.log_end_offset
@@ -122,7 +122,7 @@ class StorageServicer:
         leader.require_enough_replicas()
         records = request.records
         header = _coordinator_batch(records, leader)
-        self._hosted.admit_coordinator(leader, request.coordinator_epoch)
+        self._replica_manager.admit_coordinator(leader, request.coordinator_epoch)
         return leader.append_from_coordinator(
             records, header, request.coordinator_epoch, expected_base_offset, self._clock.now()
         )
@@ -164,7 +164,7 @@ class StorageServicer:
 
     def _leader_of(self, part: pb.ListOffsetsPartition) -> HostedPartition:
         """Return the partition of a ListOffsets request, which this node leads. Raises KafkaError."""
-        leader = self._hosted.get(part.topic, part.partition)
+        leader = self._replica_manager.get(part.topic, part.partition)
         leader.require_leader_epoch(part.current_leader_epoch)
         return leader
 
@@ -188,7 +188,7 @@ class StorageServicer:
                 topic=part.topic, partition=part.partition, leader_epoch=-1, end_offset=-1
             )
             try:
-                leader = self._hosted.get(part.topic, part.partition)
+                leader = self._replica_manager.get(part.topic, part.partition)
                 leader.require_leader_epoch(part.current_leader_epoch)
                 answer.leader_epoch, answer.end_offset = end_offset_for(leader, part.leader_epoch)
             except KafkaError as error:
@@ -212,7 +212,7 @@ class StorageServicer:
         for part in request.partitions:
             answer = response.partitions.add(topic=part.topic, partition=part.partition)
             try:
-                leader = self._hosted.get(part.topic, part.partition)
+                leader = self._replica_manager.get(part.topic, part.partition)
             except KafkaError as error:
                 refuse(answer, error)
                 continue
@@ -225,11 +225,11 @@ class StorageServicer:
     ) -> pb.DescribePartitionsResponse:
         response = pb.DescribePartitionsResponse()
         wanted = [Partition(part.topic, part.partition) for part in request.partitions]
-        for partition in wanted or self._hosted.led_here():
+        for partition in wanted or self._replica_manager.led_here():
             answer = response.partitions.add(topic=partition.topic, partition=partition.partition)
             answer.lso_holder.producer_id = -1
             try:
-                _describe_partition(answer, self._hosted.get(*partition))
+                _describe_partition(answer, self._replica_manager.get(*partition))
             except KafkaError as error:
                 answer.error_code = error.error_code
         return response
@@ -248,7 +248,7 @@ class StorageServicer:
         self, request: pb.DescribeRecordRequest, response: pb.DescribeRecordResponse
     ) -> None:
         """Fill the response about one record in one step, which checks the leadership first. Raises KafkaError."""
-        leader = self._hosted.get(request.partition.topic, request.partition.partition)
+        leader = self._replica_manager.get(request.partition.topic, request.partition.partition)
         describe_record(leader, request.offset, response)
 
     async def DeleteRecords(

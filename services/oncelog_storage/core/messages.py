@@ -7,20 +7,20 @@ between message and core would cost as much as an append. A test may pass any ob
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, Protocol, TypeVar
 
-from oncelog.ids import Partition as PartitionName
+from oncelog.ids import Partition
 
 HeldT = TypeVar("HeldT", covariant=True)
 MessageT = TypeVar("MessageT", covariant=True)
 
 
-class Leaders(Protocol[HeldT]):
+class LedPartitions(Protocol[HeldT]):
     """The partitions that this node leads."""
 
     def get(self, topic: str, partition: int) -> HeldT:
         """Return the partition that this node leads. Raises KafkaError if it is unknown, led elsewhere, or offline."""
         ...
 
-    def leader_of(self, partition: PartitionName) -> tuple[int, int]:
+    def leader_of(self, partition: Partition) -> tuple[int, int]:
         """Return (leading node, leader epoch) as the metadata have it."""
         ...
 

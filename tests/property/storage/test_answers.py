@@ -21,7 +21,7 @@ class Log:
     def __init__(self, sizes: list[int], transactional: set[int]) -> None:
         self.partition = partition_of()
         self.batches: list[tuple[int, int, bytes]] = []
-        log = self.partition.state
+        log = self.partition.log
         for number, count in enumerate(sizes):
             first = log.log_end_offset
             is_transactional = number in transactional

@@ -16,7 +16,7 @@ from tests.unit.storage.partitions import (
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode
-from oncelog.ids import Partition as PartitionName
+from oncelog.ids import Partition
 from oncelog_storage.core.follower import (
     Append,
     CutEpochs,
@@ -39,7 +39,7 @@ from oncelog_storage.core.partition_values import (
 )
 from oncelog_storage.core.replica_session import FollowedPartition, News, ReplicaSession
 
-OTHER_PARTITION = PartitionName("orders", 1)
+OTHER_PARTITION = Partition("orders", 1)
 
 # The leader's side.
 
@@ -303,7 +303,7 @@ def test_a_followed_log_takes_what_came_with_the_records():
     part = answer_part(high_watermark=20, log_start_offset=3)
     assert log.step(part) == Append()
     assert log.appended(part)
-    assert (partition.high_watermark, partition.state.log_start_offset) == (15, 3)
+    assert (partition.high_watermark, partition.log.log_start_offset) == (15, 3)
     assert not log.appended(part)
 
 

@@ -15,8 +15,8 @@ from tests.unit.storage.partitions import (
     with_followers,
 )
 
-from oncelog.ids import Partition as PartitionName
-from oncelog_storage.core.partition import Partition
+from oncelog.ids import Partition
+from oncelog_storage.core.partition import PartitionReplica
 from oncelog_storage.core.partition_values import Leadership
 from oncelog_storage.core.roles import (
     DamageRole,
@@ -35,13 +35,13 @@ def image(leader=OTHER, **fields):
     return Image(leader, **fields)
 
 
-def follower() -> Partition:
+def follower() -> PartitionReplica:
     partition = partition_of()
     partition.leadership = Leadership(OTHER, 5, False, 3, 3)
     return partition
 
 
-def roles() -> Roles[Partition]:
+def roles() -> Roles[PartitionReplica]:
     return Roles(HERE)
 
 
@@ -111,7 +111,7 @@ def test_replicas_that_the_image_names_are_made():
         "c": Topic((image(),)),
     }
     made = list(missing_replicas(old, new, HERE))
-    assert made == [PartitionName("b", 0), PartitionName("c", 0)]
+    assert made == [Partition("b", 0), Partition("c", 0)]
 
 
 # Damage.
@@ -158,7 +158,7 @@ def test_high_watermarks_of_replicated_folders_are_kept():
         with_followers(),
     )
     for each in (leads, follows, alone):
-        each.state.exists_on_disk = True
+        each.log.exists_on_disk = True
     mine.take(follows, image(), 0.0)
     leads.high_watermark = 3
     assert mine.high_watermarks([leads, alone, empty]) == {ORDERS: 3}
@@ -172,7 +172,7 @@ def test_metrics_count_what_is_led_here():
     partition.replicas.followers[OTHER].end_offset = 3
     short = partition_of()
     short.leadership = Leadership(HERE, 5, True, 1, 3)
-    short.state.config = short.state.config.__class__(min_insync_replicas=2)
+    short.log.config = short.log.config.__class__(min_insync_replicas=2)
     found = metrics_of([partition, short, follower()], NOW, 1000)
     lag = {("orders", 0, OTHER): 1, ("orders", 0, THIRD): 4}
     assert found == ReplicationMetrics(2, 1, 0, lag)
