@@ -23,8 +23,7 @@ from oncelog.client.core.addresses import parse_addresses
 from oncelog.client.core.encode import BatchAccumulator, ProducerIdentity, Row
 from oncelog.client.produce_pipeline import ProducePipeline
 from oncelog.errors import OncelogError
-from oncelog.ids import Partition
-from oncelog.ids import ProducerEpoch, ProducerId
+from oncelog.ids import Partition, ProducerEpoch, ProducerId
 from oncelog.protocol.private_api import KEY_OF_METHOD, PRIVATE_CALLS
 from oncelog.spark.attempt import (
     NONCE_BYTES,

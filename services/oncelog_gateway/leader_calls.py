@@ -7,7 +7,7 @@ leads.
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from oncelog.api.v1 import controller_pb2, storage_pb2, types_pb2
 from oncelog.api.v1.types_pb2 import TopicPartition
@@ -60,13 +60,13 @@ def raise_for(error_code: int, message: str) -> None:
 
 
 async def all_answers(
-    calls: Iterable[Coroutine[Any, Any, ResponseT]],
+    calls: Iterable[Coroutine[object, object, ResponseT]],
 ) -> tuple[list[ResponseT], list[KafkaError]]:
     """Run all calls at once. Return the answers, and the failures of the calls without one."""
     answers: list[ResponseT] = []
     failures: list[KafkaError] = []
 
-    async def ask(call: Coroutine[Any, Any, ResponseT]) -> None:
+    async def ask(call: Coroutine[object, object, ResponseT]) -> None:
         try:
             answers.append(await call)
         except KafkaError as error:

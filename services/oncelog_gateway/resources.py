@@ -1,7 +1,7 @@
 """Models of REST's resources, one for each. Times are milliseconds; `null` means "none" or "not known"."""
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Final, Literal, TypedDict, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -47,7 +47,7 @@ ResourceT = TypeVar("ResourceT", bound=Resource)
 _ABSENT: Final = object()
 
 
-def resource_of(kind: type[ResourceT], source: object, /, **given: Any) -> ResourceT:
+def resource_of(kind: type[ResourceT], source: object, /, **given: object) -> ResourceT:
     """Return the resource with the fields that are given. The others come from the attributes of the same names in
     `source`, a role's answer.
 
@@ -109,12 +109,20 @@ def failure_of(error: KafkaError) -> Failure:
     )
 
 
+class PageFields(TypedDict):
+    """The fields of `Page`."""
+
+    total: int
+    next_cursor: str | None
+    incomplete: list[Failure]
+
+
 def paged(
     rows: Sequence[RowT],
     key: Callable[[RowT], Key],
     paging: PageRequest,
     failures: Sequence[KafkaError] = (),
-) -> tuple[list[RowT], dict[str, Any]]:
+) -> tuple[list[RowT], PageFields]:
     """Return the rows of this page, and the fields of `Page` for its constructor. Raises KafkaError for an invalid
     cursor.
     """

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Final, Protocol, cast
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode, OncelogError
@@ -46,6 +46,12 @@ GROUP_COORDINATOR: Final = 2**31
 
 It is another service than the node's storage, so it has a queue of its own.
 """
+
+
+class WritesMarkersAtOnce(Protocol):
+    """A writer of markers in this process, which `takes_plain` has recognised."""
+
+    def WriteMarkersAtOnce(self, request: plain.WriteTxnMarkersRequest) -> Sequence[bool]: ...  # noqa: N802
 
 
 class MarkerSender:
@@ -155,7 +161,7 @@ class MarkerSender:
                 of_node.setdefault(node_id, []).append(position)
         for node_id, positions in of_node.items():
             try:
-                storage: Any = self._stub(node_id)
+                storage = self._stub(node_id)
             except KeyError:
                 continue
             if not takes_plain(storage, "WriteMarkersAtOnce"):
@@ -163,7 +169,7 @@ class MarkerSender:
             to_node = plain.WriteTxnMarkersRequest(
                 [request.markers[at] for at in positions], partial(self._sent_at_once, node_id)
             )
-            written = storage.WriteMarkersAtOnce(to_node)
+            written = cast(WritesMarkersAtOnce, storage).WriteMarkersAtOnce(to_node)
             for at, is_written in zip(positions, written, strict=True):
                 delivered[at] = is_written
         return delivered

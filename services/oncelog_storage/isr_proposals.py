@@ -8,7 +8,7 @@ leader looks again and proposes with the epochs it then has.
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import OncelogError, error_code_of
@@ -60,7 +60,7 @@ class IsrProposals(Proposals[HostedPartition]):
         )
         self.fill(proposals, request.partitions)
         try:
-            response: Any = await self._directory.controller().AlterPartition(
+            response = await self._directory.controller().AlterPartition(
                 request, timeout=_TIMEOUT_S
             )
         except (TimeoutError, OSError, OncelogError) as error:

@@ -7,7 +7,7 @@ waits. It also records times, spans and events.
 import asyncio
 import time
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
@@ -327,7 +327,12 @@ class ProduceHandler:
                 work.not_committed(item, code)
 
 
-def refuse(answer: Any, error: KafkaError) -> None:
+class _Refusable(Protocol):
+    error_code: int
+    error_message: str
+
+
+def refuse(answer: _Refusable, error: KafkaError) -> None:
     """Put an error into any answer that has `error_code` and `error_message`."""
     answer.error_code = error.error_code
     answer.error_message = error.message

@@ -1,7 +1,7 @@
 """The fate of the record at one offset: the shell of `core.record_fate` reads the log, and fills the response."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import cast
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog_storage.core.aborted_index import AbortedTransactionEntry
@@ -25,8 +25,7 @@ def describe_record(
         found = _fate_of(leader, offset)
     except StorageFailed as failure:
         raise leader.take_offline(failure) from failure
-    fate: Any = int(found.fate)
-    answer.fate = fate
+    answer.fate = cast(pb.RecordFate, int(found.fate))
     answer.producer_id, answer.producer_epoch = found.producer_id, found.producer_epoch
     answer.txn_first_offset, answer.txn_last_offset = found.txn_first_offset, found.txn_last_offset
     if found.open_transaction is not None:

@@ -8,8 +8,9 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
+from oncelog.api.v1 import controller_pb2
 from oncelog.errors import KafkaError
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower, MetadataImage
@@ -154,18 +155,23 @@ class Replication:
                 # A folder of a deleted namesake is in the way; the next look tries again.
                 self._is_incomplete = True
 
-    def _follow_image(self, hosted: HostedPartition, found: Any) -> None:
+    def _follow_image(
+        self, hosted: HostedPartition, found: controller_pb2.Partition | None
+    ) -> None:
         now = asyncio.get_running_loop().time()
         self._take_role(hosted, found, self._roles.take(hosted, found, now))
         hosted.notify_replicas()
 
-    def _take_role(self, hosted: HostedPartition, found: Any, role: Role) -> None:
+    def _take_role(
+        self, hosted: HostedPartition, found: controller_pb2.Partition | None, role: Role
+    ) -> None:
         if role.leaves_fetcher:
             self._leave_fetcher(hosted)
         match role.step:
             case RoleStep.COMMIT:
                 hosted.local_end_moved(hosted.local_end)
             case RoleStep.LEAD:
+                assert found is not None, role
                 if role.begins_leader_epoch:
                     hosted.log.assign_leader_epoch(found.leader_epoch, hosted.log.log_end_offset)
                 hosted.lead(
@@ -178,6 +184,7 @@ class Replication:
                 )
                 hosted.isr_changed()
             case RoleStep.FETCH:
+                assert found is not None, role
                 self._fetcher_from(found.leader).follow(hosted)
 
     def _fetcher_from(self, leader: int) -> ReplicaFetcher:
@@ -230,7 +237,7 @@ class Replication:
 
     def _look_after_damage(self, hosted: HostedPartition) -> None:
         image = self._metadata.image
-        found: Any = image.partition(hosted.partition)
+        found = image.partition(hosted.partition)
         role = self._roles.after_damage(hosted, found, image.metadata_offset)
         if role.leaves_fetcher:
             self._leave_fetcher(hosted)
@@ -244,6 +251,7 @@ class Replication:
                 )
             self.proposals.propose(hosted, role.isr)
         if role.copies_again:
+            assert found is not None, role
             _log.warning(
                 "%s is damaged; it is dropped and copied again from node %d",
                 hosted.partition,

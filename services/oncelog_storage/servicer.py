@@ -5,7 +5,7 @@ Expected errors are codes in the responses. No exception reaches a client.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.api.v1 import types_pb2
@@ -58,20 +58,20 @@ class StorageServicer:
         self._deletion = RecordDeletion(replica_manager, replica_sessions)
         self._clock = clock
 
-    async def Produce(self, request: pb.ProduceRequest, context: Any) -> pb.ProduceResponse:
+    async def Produce(self, request: pb.ProduceRequest, context: object) -> pb.ProduceResponse:
         return await self._produce.produce(request, pb.ProduceResponse)
 
     async def produce_directly(
-        self, request: AnyProduceRequest, context: Any
+        self, request: AnyProduceRequest, context: object
     ) -> direct_answers.ProduceResponse:
         return await self._produce.produce(request, direct_answers.ProduceResponse)
 
     def produce_at_once(
-        self, request: plain.ProduceRequest, context: Any
+        self, request: plain.ProduceRequest, context: object
     ) -> direct_answers.PartitionsProduced | None:
         return self._produce.produce_at_once(request)
 
-    async def Append(self, request: pb.AppendRequest, context: Any) -> pb.AppendResponse:
+    async def Append(self, request: pb.AppendRequest, context: object) -> pb.AppendResponse:
         response = pb.AppendResponse(base_offset=-1)
         try:
             leader = self._replica_manager.get(request.partition.topic, request.partition.partition)
@@ -90,7 +90,7 @@ class StorageServicer:
             refuse(response, error)
         return response
 
-    def append_at_once(self, request: plain.AppendRequest, context: Any) -> bool:
+    def append_at_once(self, request: plain.AppendRequest, context: object) -> bool:
         """Append a batch for a coordinator of this process. True if the batch is committed where it is expected.
 
         False: nothing was written. Then `Append` says why, or writes and waits.
@@ -127,21 +127,21 @@ class StorageServicer:
             records, header, request.coordinator_epoch, expected_base_offset, self._clock.now()
         )
 
-    async def Fetch(self, request: pb.FetchRequest, context: Any) -> pb.FetchResponse:
+    async def Fetch(self, request: pb.FetchRequest, context: object) -> pb.FetchResponse:
         return await self._fetch.fetch(request, pb.FetchResponse)
 
     async def fetch_directly(
-        self, request: pb.FetchRequest, context: Any
+        self, request: pb.FetchRequest, context: object
     ) -> direct_answers.FetchResponse:
         return await self._fetch.fetch(request, direct_answers.FetchResponse)
 
     async def ReplicaFetch(
-        self, request: pb.ReplicaFetchRequest, context: Any
+        self, request: pb.ReplicaFetchRequest, context: object
     ) -> pb.ReplicaFetchResponse:
         return await self._replica_sessions.fetch(request)
 
     async def ListOffsets(
-        self, request: pb.ListOffsetsRequest, context: Any
+        self, request: pb.ListOffsetsRequest, context: object
     ) -> pb.ListOffsetsResponse:
         response = pb.ListOffsetsResponse()
         is_committed_only = request.isolation_level == types_pb2.READ_COMMITTED
@@ -180,7 +180,7 @@ class StorageServicer:
         )
 
     async def OffsetsForLeaderEpoch(
-        self, request: pb.OffsetsForLeaderEpochRequest, context: Any
+        self, request: pb.OffsetsForLeaderEpochRequest, context: object
     ) -> pb.OffsetsForLeaderEpochResponse:
         response = pb.OffsetsForLeaderEpochResponse()
         for part in request.partitions:
@@ -196,17 +196,17 @@ class StorageServicer:
         return response
 
     async def WriteTxnMarkers(
-        self, request: pb.WriteTxnMarkersRequest, context: Any
+        self, request: pb.WriteTxnMarkersRequest, context: object
     ) -> pb.WriteTxnMarkersResponse:
         return await self._markers.write(request)
 
     def write_markers_at_once(
-        self, request: plain.WriteTxnMarkersRequest, context: Any
+        self, request: plain.WriteTxnMarkersRequest, context: object
     ) -> Sequence[bool]:
         return self._markers.write_at_once(request)
 
     async def DescribeProducers(
-        self, request: pb.DescribeProducersRequest, context: Any
+        self, request: pb.DescribeProducersRequest, context: object
     ) -> pb.DescribeProducersResponse:
         response = pb.DescribeProducersResponse()
         for part in request.partitions:
@@ -221,7 +221,7 @@ class StorageServicer:
         return response
 
     async def DescribePartitions(
-        self, request: pb.DescribePartitionsRequest, context: Any
+        self, request: pb.DescribePartitionsRequest, context: object
     ) -> pb.DescribePartitionsResponse:
         response = pb.DescribePartitionsResponse()
         wanted = [Partition(part.topic, part.partition) for part in request.partitions]
@@ -235,7 +235,7 @@ class StorageServicer:
         return response
 
     async def DescribeRecord(
-        self, request: pb.DescribeRecordRequest, context: Any
+        self, request: pb.DescribeRecordRequest, context: object
     ) -> pb.DescribeRecordResponse:
         response = pb.DescribeRecordResponse()
         try:
@@ -252,7 +252,7 @@ class StorageServicer:
         describe_record(leader, request.offset, response)
 
     async def DeleteRecords(
-        self, request: pb.DeleteRecordsRequest, context: Any
+        self, request: pb.DeleteRecordsRequest, context: object
     ) -> pb.DeleteRecordsResponse:
         return await self._deletion.delete(request)
 

@@ -8,7 +8,7 @@ not answer: then it is unknown what happened, and asking again is harmless.
 import asyncio
 import random
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Protocol, cast
 from weakref import WeakValueDictionary
 
 from oncelog.api.v1 import coordinator_pb2, storage_pb2, types_pb2
@@ -27,6 +27,12 @@ from oncelog_storage.core.verification_calls import (
     same_code,
 )
 from oncelog_storage.settings import StorageSettings
+
+
+class VerifiesAtOnce(Protocol):
+    """A coordinator in this process, which `takes_plain` has recognised."""
+
+    def VerifyAtOnce(self, request: plain.VerifyRequest) -> int | None: ...  # noqa: N802
 
 
 class Verifier:
@@ -60,8 +66,7 @@ class Verifier:
         stub = transaction_coordinator(self._directory, self._metadata.image, name)
         if not takes_plain(stub, "VerifyAtOnce"):
             return None
-        start_ms: int | None = cast(Any, stub).VerifyAtOnce(request)
-        return start_ms
+        return cast(VerifiesAtOnce, stub).VerifyAtOnce(request)
 
     async def ask(
         self,

@@ -6,7 +6,7 @@ decides on it, and the watchers' stream, which must say what changed. Everything
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final, assert_never
+from typing import Final, assert_never
 
 from oncelog.ids import Offset
 from oncelog_controller.core.history import MetadataPosition
@@ -384,7 +384,7 @@ class ClusterImage:
             self.shards[key] = replace(shard, coordinator_epoch=coordinator_epoch)
         return Change(topics=tuple(self.topics), shards=tuple(self.shards))
 
-    def to_state(self) -> dict[str, Any]:
+    def to_state(self) -> dict[str, object]:
         """Return the whole image in values that JSON can hold; `Snapshot` carries it."""
         return {
             "cluster_id": self.cluster_id,

@@ -3,9 +3,10 @@
 from typing import Any
 
 from oncelog_server.cli.tables import printable, say, show_paragraph
+from oncelog_server.cli.transaction_answers import Explanation
 
 
-def show_explanation(found: dict[str, Any]) -> None:
+def show_explanation(found: Explanation) -> None:
     found = _printable(found)
     show_paragraph(found["verdict"], style="bold")
     for finding in found["findings"]:
