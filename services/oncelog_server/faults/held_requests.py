@@ -6,7 +6,7 @@ delays.
 
 import asyncio
 import contextlib
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.protocol.versions import END_TXN
@@ -88,7 +88,7 @@ class EndTxnGates:
         if not self._gates:
             ROUTES[END_TXN] = self._real
 
-    async def _handle(self, call: Call) -> object:
+    async def _handle(self, call: Call) -> Any:
         gate = self._gates.get(call.request.transactional_id)
         if gate is not None:
             await gate.passed()
