@@ -49,6 +49,6 @@ class Lie:
     def asked(self, exchange: Exchange) -> None:
         """See or change the request before the broker receives it."""
 
-    def answered(self, exchange: Exchange, response: Any) -> Any:
+    def forged_response(self, exchange: Exchange, response: Any) -> Any:
         """Return the response that the client receives instead of the broker's `response`."""
         return response

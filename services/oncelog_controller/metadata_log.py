@@ -159,7 +159,7 @@ class MetadataLog:
         self._journal = journal
 
     def _publish(self, send: Send) -> None:
-        self._watchers.take(send.message)
+        self._watchers.add_committed(send.message)
 
     def _count(self, label: str) -> None:
         self.labels[label] += 1

@@ -408,7 +408,7 @@ class ShardLog(Generic[RecordT]):
                 fetch = asyncio.ensure_future(self._fetch(following))
                 await asyncio.sleep(0)
                 try:
-                    live.take(fetched.records, position)
+                    live.add_batches(fetched.records, position)
                 except MalformedShard as error:
                     raise ReplayFailed(f"{self._partition}: {error}") from error
                 position = following

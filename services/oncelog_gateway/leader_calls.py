@@ -66,7 +66,7 @@ async def all_answers(
     answers: list[ResponseT] = []
     failures: list[KafkaError] = []
 
-    async def ask(call: Coroutine[object, object, ResponseT]) -> None:
+    async def add_answer(call: Coroutine[object, object, ResponseT]) -> None:
         try:
             answers.append(await call)
         except KafkaError as error:
@@ -74,7 +74,7 @@ async def all_answers(
 
     async with asyncio.TaskGroup() as group:
         for call in calls:
-            group.create_task(ask(call))
+            group.create_task(add_answer(call))
     return answers, failures
 
 

@@ -214,7 +214,7 @@ class MarkerSender:
         own: NodeRequest | None = None
         for node_id in self._queues.nodes_of(delivery_id):
             if own is None:
-                own = self._queues.take(node_id, self._now_ms())
+                own = self._queues.request_for_node(node_id, self._now_ms())
             if own is None or own.node_id != node_id:
                 self._wake(node_id)
         if own is not None:
@@ -235,7 +235,7 @@ class MarkerSender:
     async def _run(self, node_id: NodeId, wake: asyncio.Event) -> None:
         while True:
             wake.clear()
-            request = self._queues.take(node_id, self._now_ms())
+            request = self._queues.request_for_node(node_id, self._now_ms())
             if request is not None:
                 await self._send(request)
                 continue
@@ -330,7 +330,7 @@ class MarkerSender:
         record_answered(request, codes, self._markers, self._queued_ns)
         if self._events is not None:
             self._events.refused(request.node_id, self._under_way(message), codes)
-        answered = self._queues.answered(
+        answered = self._queues.settle_request(
             request, codes, self._leader_of, self._now_ms(), random.random()
         )
         for bug in answered.bugs:

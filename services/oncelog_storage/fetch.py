@@ -23,7 +23,7 @@ from oncelog_storage.core.fetching import (
     Need,
     ReadBatches,
 )
-from oncelog_storage.core.walks import answered
+from oncelog_storage.core.walks import run_walk
 from oncelog_storage.files import NotInMemory, StorageFailed
 from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.replica_manager import ReplicaManager
@@ -205,7 +205,7 @@ class FetchHandler:
             return
         answer = response.partitions.add(topic=part.topic, partition=part.partition)
         try:
-            size_bytes = answered(reading.read(part, answer), self._found, (KafkaError,))
+            size_bytes = run_walk(reading.read(part, answer), self._found, (KafkaError,))
         except NotInMemory:
             del response.partitions[-1]
             raise

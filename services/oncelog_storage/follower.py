@@ -44,7 +44,7 @@ class FollowerReplica(FollowedLog):
     def _is_current(self) -> bool:
         return self.has_same_leader and self._replica_manager.holds(self._hosted)
 
-    def take(self, part: pb.ReplicaFetchedPartition) -> Awaitable[None] | None:
+    def apply_fetched(self, part: pb.ReplicaFetchedPartition) -> Awaitable[None] | None:
         """Apply an answer. The caller must await what is returned before the next request. Raises KafkaError."""
         if not self._is_current or self.is_failed:
             return None

@@ -75,7 +75,7 @@ class IsrProposals(Proposals[HostedPartition]):
             for hosted in settled:
                 hosted.follow_replicas()
             return True
-        answered = self.answered(proposals, response.partitions)
+        answered = self.settle_proposals(proposals, response.partitions)
         for hosted, proposal, code in answered.refused:
             isr, name = list(proposal.isr), error_code_of(code).name
             _log.info("%s: in-sync replicas %s refused: %s", hosted.partition, isr, name)

@@ -327,7 +327,7 @@ class Maintenance:
         if not log.droppable(before):
             return
         async with log.folder_lock:
-            taken = log.checks_file.take(log.checks(kept_from=before))
+            taken = log.checks_file.prepare_write(log.checks(kept_from=before))
             await self._in_worker(functools.partial(log.checks_file.write, taken, sync=True))
             if self._replica_manager.holds(leader):
                 due = now + leader.config.file_delete_delay_ms
@@ -335,7 +335,7 @@ class Maintenance:
 
     async def _remove_due(self, now: int) -> None:
         """Remove the files whose delay is over. Raises OSError."""
-        paths = self._removals.take(now)
+        paths = self._removals.pop_due(now)
         try:
             await self._in_worker(lambda: _unlink_all(paths))
         except OSError:

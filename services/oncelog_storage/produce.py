@@ -288,7 +288,7 @@ class ProduceHandler:
         """Ask the coordinator once for all partitions that need verification."""
         now = self._clock.now()
         for question in work.questions(now):
-            codes, start_ms = await self._verifier.ask(
+            codes, start_ms = await self._verifier.verify(
                 request.transactional_id,
                 question.producer_id,
                 question.producer_epoch,

@@ -7,7 +7,7 @@ from oncelog.api.v1 import storage_pb2 as pb
 from oncelog_storage.core.aborted_index import AbortedTransactionEntry
 from oncelog_storage.core.producer_state import ProducerEntry
 from oncelog_storage.core.record_fate import AbortedAt, ReadBatchAt, RecordFate, record_fate
-from oncelog_storage.core.walks import answered
+from oncelog_storage.core.walks import run_walk
 from oncelog_storage.files import StorageFailed
 from oncelog_storage.hosted_partition import HostedPartition
 
@@ -41,7 +41,7 @@ def _fate_of(leader: HostedPartition, offset: int) -> RecordFate:
             return log.read(wanted.offset, log.log_end_offset, 1).records
         return log.aborted_transactions(wanted.offset, wanted.offset + 1)
 
-    return answered(record_fate(leader, offset), answer)
+    return run_walk(record_fate(leader, offset), answer)
 
 
 def describe_producer(answer: pb.ActiveProducer, entry: ProducerEntry) -> None:

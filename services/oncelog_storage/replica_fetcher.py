@@ -112,7 +112,7 @@ class ReplicaFetcher:
             name = error_code_of(response.error_code).name
             _log.info("node %d refuses this follower: %s", self._leader_node, name)
             return False
-        self._session.answered(response.session_id)
+        self._session.continue_session(response.session_id)
         for part in response.partitions:
             await self._take(part)
         return True
@@ -142,7 +142,7 @@ class ReplicaFetcher:
         replica, before = receiver
         waits: Awaitable[None] | None = None
         try:
-            waits = replica.take(part)
+            waits = replica.apply_fetched(part)
             if waits is not None:
                 await waits
         except KafkaError as error:

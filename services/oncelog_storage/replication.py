@@ -159,7 +159,7 @@ class Replication:
         self, hosted: HostedPartition, found: controller_pb2.Partition | None
     ) -> None:
         now = asyncio.get_running_loop().time()
-        self._take_role(hosted, found, self._roles.take(hosted, found, now))
+        self._take_role(hosted, found, self._roles.assign_role(hosted, found, now))
         hosted.notify_replicas()
 
     def _take_role(

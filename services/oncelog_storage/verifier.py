@@ -68,7 +68,7 @@ class Verifier:
             return None
         return cast(VerifiesAtOnce, stub).VerifyAtOnce(request)
 
-    async def ask(
+    async def verify(
         self,
         transactional_id: str,
         producer_id: int,
@@ -110,7 +110,7 @@ class Verifier:
             image = self._metadata.image
             left_s = call.left_s(loop.time())
             found = await self._call(transactional_id, request, partitions, left_s)
-            step = call.answered(found, loop.time(), _jitter)
+            step = call.codes_or_pause(found, loop.time(), _jitter)
             if isinstance(step, Codes):
                 return step
             if step.until_news:

@@ -282,7 +282,7 @@ class FollowerSession(Generic[ReplicaT]):
         replica = self._followed[partition]
         return replica.is_failed or replica.is_durable
 
-    def answered(self, session_id: int) -> None:
+    def continue_session(self, session_id: int) -> None:
         self._session_id = session_id
 
     def receiver(

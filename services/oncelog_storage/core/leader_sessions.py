@@ -158,7 +158,7 @@ class LeaderSessions(Generic[HostedT, SessionT]):
         self, hosted: HostedT, followed: FollowedPartition, now_s: float
     ) -> Iterator[Moved[HostedT]]:
         """Take a follower's position, and yield the change that it makes, if any. Raises KafkaError."""
-        taken, node_id = followed.take(hosted, now_s), followed.session.node_id
+        taken, node_id = followed.apply_position(hosted, now_s), followed.session.node_id
         isr = None
         if taken.may_join and self.is_eligible(node_id, followed.node_epoch):
             assert hosted.replicas is not None

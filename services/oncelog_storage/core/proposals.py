@@ -74,7 +74,7 @@ class Proposals(Generic[HostedT]):
             return None
         return [hosted for hosted, proposal in sent.items() if self._settle(hosted, proposal)]
 
-    def answered(
+    def settle_proposals(
         self, sent: Mapping[HostedT, Proposal], answers: Iterable[PartitionCode]
     ) -> Answered[HostedT]:
         """Take the controller's answers.

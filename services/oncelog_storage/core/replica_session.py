@@ -94,7 +94,7 @@ class FollowedPartition:
         self.is_taken = self.is_told_to_truncate = False
         self.diverging = None
 
-    def take(self, partition: PartitionReplica, now_s: float) -> PositionTaken:
+    def apply_position(self, partition: PartitionReplica, now_s: float) -> PositionTaken:
         """Count the position once, and return what it changed. Raises KafkaError(REPLICA_NOT_AVAILABLE)."""
         session, state = self.session, partition.replicas
         node_id = session.node_id

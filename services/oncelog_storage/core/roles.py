@@ -74,7 +74,7 @@ class Roles(Generic[HostedT]):
         """The metadata offset at which a damaged leader last proposed to leave the ISR."""
         self._repairing: set[HostedT] = set()
 
-    def take(self, hosted: HostedT, found: PartitionFacts | None, now_s: float) -> Role:
+    def assign_role(self, hosted: HostedT, found: PartitionFacts | None, now_s: float) -> Role:
         """Take over what the image says of a partition; None: it does not exist. Return the step that follows."""
         if found is None:
             self._strays.pop(hosted, None)

@@ -87,7 +87,7 @@ class Removals:
     def add(self, paths: Iterable[str], due: int) -> None:
         self._due += [(due, path) for path in paths]
 
-    def take(self, now: int) -> list[str]:
+    def pop_due(self, now: int) -> list[str]:
         """Return the files that are due. The caller removes them, and adds them again if it cannot.
 
         Files that are added meanwhile belong to the next `take`, whenever they are due.

@@ -32,7 +32,7 @@ from oncelog_storage.core.messages import PartitionTold
 from oncelog_storage.core.partition import PartitionReplica
 from oncelog_storage.core.partition_values import Leadership
 from oncelog_storage.core.replica_session import ReplicaSession
-from oncelog_storage.core.walks import answered
+from oncelog_storage.core.walks import run_walk
 
 NODES = (1, 2, 3)
 ORDERS = Partition("orders", 0)
@@ -217,7 +217,7 @@ class Replicas(RuleBasedStateMachine):
             records = leader.records[step.offset : step.offset + records_max]
             return b"".join(RECORD.pack(*each) for each in records)
 
-        is_due = answered(walk, found)
+        is_due = run_walk(walk, found)
         answer.parts = list(response.partitions)
         return is_due
 
@@ -227,7 +227,7 @@ class Replicas(RuleBasedStateMachine):
         if node.answer is None:
             return
         answer, node.answer = node.answer, None
-        node.following.answered(answer.session_id)
+        node.following.continue_session(answer.session_id)
         for part in answer.parts:
             self._take(node, part)
 

@@ -26,7 +26,7 @@ from oncelog_storage.core.cleaning_plan import (
     place_of,
 )
 from oncelog_storage.core.producer_state import ProducerStates
-from oncelog_storage.core.walks import answered
+from oncelog_storage.core.walks import run_walk
 
 
 def keyed(offset: int, *keys: bytes, **fields: object) -> bytes:
@@ -65,7 +65,7 @@ def done(walk, contents):
             kept.append(bytes(step.batch))
         return b""
 
-    return kept, answered(walk, answer)
+    return kept, run_walk(walk, answer)
 
 
 def found_in(source: Source, data: bytes) -> list[int]:
@@ -77,7 +77,7 @@ def found_in(source: Source, data: bytes) -> list[int]:
         offsets.append(step[1][0])
         return b""
 
-    answered(batches_in(source), answer)
+    run_walk(batches_in(source), answer)
     return offsets
 
 

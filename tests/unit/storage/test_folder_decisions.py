@@ -381,7 +381,7 @@ def test_a_proposal_is_sent_until_the_image_settles_it():
 
 def test_what_was_taken_stays_pending_until_the_image():
     hosted, proposals, sent = proposed()
-    assert proposals.answered(sent, []) == ([], [])
+    assert proposals.settle_proposals(sent, []) == ([], [])
     assert hosted.replicas.pending is not None
     assert proposals.to_send() == {}
 
@@ -392,7 +392,7 @@ def test_what_was_taken_stays_pending_until_the_image():
 )
 def test_a_refusal_settles_unless_the_image_is_behind(code, is_settled):
     hosted, proposals, sent = proposed()
-    answered = proposals.answered(sent, [answer_of(hosted, code)])
+    answered = proposals.settle_proposals(sent, [answer_of(hosted, code)])
     assert [one.error_code for one in answered.refused] == [code]
     assert answered.settled == ([hosted] if is_settled else [])
     assert (hosted.replicas.pending is None) is is_settled
@@ -402,7 +402,7 @@ def test_an_answer_to_an_older_proposal_settles_nothing():
     hosted, proposals, sent = proposed()
     hosted.replicas.pending = None
     proposals.propose(hosted, [HERE])
-    answered = proposals.answered(sent, [answer_of(hosted, ErrorCode.INVALID_REQUEST)])
+    answered = proposals.settle_proposals(sent, [answer_of(hosted, ErrorCode.INVALID_REQUEST)])
     assert answered.settled == []
     assert list(proposals.to_send()) == [hosted]
 

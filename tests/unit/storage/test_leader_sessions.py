@@ -29,7 +29,7 @@ from oncelog_storage.core.leader_sessions import (
 )
 from oncelog_storage.core.partition import PartitionReplica
 from oncelog_storage.core.replica_session import ReplicaSession
-from oncelog_storage.core.walks import answered
+from oncelog_storage.core.walks import run_walk
 
 Reader = Callable[[ReadRecords[PartitionReplica]], bytes]
 
@@ -77,7 +77,7 @@ class Host:
             self.reads.append(step)
             return read(step)
 
-        is_due = answered(walk, found, (KafkaError, ReadLater))
+        is_due = run_walk(walk, found, (KafkaError, ReadLater))
         return list(response.partitions), is_due
 
 

@@ -401,7 +401,7 @@ def call(mode: VerificationMode = ADD) -> VerificationCall:
 
 
 def step(one: VerificationCall, code: ErrorCode, now_s: float) -> Codes | Pause:
-    return one.answered(Codes([code, ErrorCode.NONE], 500), now_s, lambda: 0.5)
+    return one.codes_or_pause(Codes([code, ErrorCode.NONE], 500), now_s, lambda: 0.5)
 
 
 @pytest.mark.parametrize(("now_s", "left_s"), [(100.0, 30.0), (129.0, 1.0), (140.0, 0.001)])

@@ -40,7 +40,7 @@ from oncelog_storage.core.offset_queries import (
 from oncelog_storage.core.partition import PartitionReplica
 from oncelog_storage.core.producer_state import ProducerEntry
 from oncelog_storage.core.record_fate import Fate, ReadBatchAt, RecordFate, record_fate
-from oncelog_storage.core.walks import answered
+from oncelog_storage.core.walks import run_walk
 
 ABORTED = AbortedTransactionEntry(7, 0, 2, 0)
 
@@ -81,7 +81,7 @@ class Host:
         )
         part.current_leader_epoch = fields.get("current_leader_epoch", -1)
         answer = pb.FetchedPartition(topic=name.topic, partition=name.partition)
-        answered(reading.read(part, answer), failed if fails else self.found, (KafkaError,))
+        run_walk(reading.read(part, answer), failed if fails else self.found, (KafkaError,))
         return answer
 
 
@@ -148,7 +148,7 @@ def test_who_asks_for_changes_is_told_only_those():
         )
         part.topic, part.partition = ORDERS
         answer = pb.FetchedPartition(topic=part.topic, partition=part.partition)
-        size_bytes = answered(reading.read(part, answer), host.found, (KafkaError,))
+        size_bytes = run_walk(reading.read(part, answer), host.found, (KafkaError,))
         is_told = reading.is_news(part, answer, size_bytes)
         assert reading.is_known(part) != is_told
         return is_told
@@ -298,7 +298,7 @@ def listed(partition, timestamp, answers=(), *, is_committed_only=False):
         calls.append(query)
         return left.pop(0)
 
-    found = answered(walk, answer)
+    found = run_walk(walk, answer)
     return calls, found
 
 
@@ -410,7 +410,7 @@ def test_the_low_watermark_is_that_of_the_replicas_in_sync():
 
 def fate_of(partition, offset, records=b"", aborted=()):
     walk = record_fate(partition, offset)
-    return answered(walk, lambda need: records if isinstance(need, ReadBatchAt) else aborted)
+    return run_walk(walk, lambda need: records if isinstance(need, ReadBatchAt) else aborted)
 
 
 def control(kind: MarkerType | None) -> bytes:

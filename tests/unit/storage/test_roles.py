@@ -47,17 +47,17 @@ def roles() -> Roles[PartitionReplica]:
 
 def test_a_follower_is_fetched_once_in_each_leader_epoch():
     mine, partition = roles(), follower()
-    assert mine.take(partition, image(), 0.0) == Role(RoleStep.FETCH)
-    assert mine.take(partition, image(), 0.0) == Role(RoleStep.NOTHING)
-    assert mine.take(partition, image(leader_epoch=6), 0.0) == Role(RoleStep.FETCH, True)
+    assert mine.assign_role(partition, image(), 0.0) == Role(RoleStep.FETCH)
+    assert mine.assign_role(partition, image(), 0.0) == Role(RoleStep.NOTHING)
+    assert mine.assign_role(partition, image(leader_epoch=6), 0.0) == Role(RoleStep.FETCH, True)
 
 
 @pytest.mark.parametrize("found", [image(leader=-1), image(replicas=(OTHER,)), None])
 def test_without_a_leader_or_a_place_nothing_is_fetched(found):
     mine, partition = roles(), follower()
-    mine.take(partition, image(), 0.0)
-    assert mine.take(partition, found, 0.0) == Role(RoleStep.NOTHING, True)
-    assert mine.take(partition, found, 0.0) == Role(RoleStep.NOTHING)
+    mine.assign_role(partition, image(), 0.0)
+    assert mine.assign_role(partition, found, 0.0) == Role(RoleStep.NOTHING, True)
+    assert mine.assign_role(partition, found, 0.0) == Role(RoleStep.NOTHING)
     assert partition.replicas is None
 
 
@@ -69,37 +69,37 @@ def test_a_damaged_follower_fetches_nothing():
 
 def test_a_leader_begins_its_epoch_once():
     mine, partition = roles(), with_followers()
-    assert mine.take(partition, image(leader=HERE), 0.0) == Role(RoleStep.LEAD)
+    assert mine.assign_role(partition, image(leader=HERE), 0.0) == Role(RoleStep.LEAD)
     newer = image(leader=HERE, leader_epoch=6)
-    assert mine.take(partition, newer, 0.0) == Role(RoleStep.LEAD, False, True)
+    assert mine.assign_role(partition, newer, 0.0) == Role(RoleStep.LEAD, False, True)
 
 
 def test_who_becomes_leader_leaves_the_fetcher():
     mine, partition = roles(), follower()
-    mine.take(partition, image(), 0.0)
+    mine.assign_role(partition, image(), 0.0)
     partition.leadership = Leadership(HERE, 6, True, 3, 3)
     found = image(leader=HERE, leader_epoch=6)
-    assert mine.take(partition, found, 0.0) == Role(RoleStep.LEAD, True, True)
+    assert mine.assign_role(partition, found, 0.0) == Role(RoleStep.LEAD, True, True)
 
 
 def test_a_leader_without_followers_commits_by_itself():
     mine, partition = roles(), with_followers()
     alone = image(leader=HERE, replicas=(HERE,), isr=(HERE,))
-    assert mine.take(partition, alone, 0.0) == Role(RoleStep.COMMIT)
+    assert mine.assign_role(partition, alone, 0.0) == Role(RoleStep.COMMIT)
     assert partition.replicas is None
 
 
 def test_a_stray_is_deleted_after_a_while():
     mine, partition = roles(), follower()
     gone = image(replicas=(OTHER, THIRD))
-    mine.take(partition, gone, 10.0)
-    mine.take(partition, gone, 14.0)
+    mine.assign_role(partition, gone, 10.0)
+    mine.assign_role(partition, gone, 14.0)
     assert mine.strays(14.9, 5.0) == []
     assert mine.strays(15.0, 5.0) == [partition]
-    mine.take(partition, image(), 15.0)
+    mine.assign_role(partition, image(), 15.0)
     assert mine.strays(99.0, 5.0) == []
-    mine.take(partition, gone, 10.0)
-    mine.take(partition, None, 10.0)
+    mine.assign_role(partition, gone, 10.0)
+    mine.assign_role(partition, None, 10.0)
     assert mine.strays(99.0, 5.0) == []
 
 
@@ -125,14 +125,14 @@ def test_a_damaged_leader_proposes_once_for_each_image():
     again = mine.after_damage(partition, found, 8)
     assert (again.isr, again.was_refused) == ([OTHER, THIRD], True)
     partition.leadership = Leadership(OTHER, 6, False, 3, 3)
-    mine.take(partition, image(leader_epoch=6), 0.0)
+    mine.assign_role(partition, image(leader_epoch=6), 0.0)
     partition.lead(HERE, 7, ALL, ALL, 1, 0.0)
     assert not mine.after_damage(partition, image(leader=HERE, leader_epoch=7), 9).was_refused
 
 
 def test_a_damaged_follower_stops_before_it_copies_again():
     mine, partition = roles(), follower()
-    mine.take(partition, image(), 0.0)
+    mine.assign_role(partition, image(), 0.0)
     assert mine.after_damage(partition, image(), 7) == DamageRole(leaves_fetcher=True)
     out = image(isr=(OTHER, THIRD))
     assert mine.after_damage(partition, out, 8) == DamageRole(copies_again=True)
@@ -159,7 +159,7 @@ def test_high_watermarks_of_replicated_folders_are_kept():
     )
     for each in (leads, follows, alone):
         each.log.exists_on_disk = True
-    mine.take(follows, image(), 0.0)
+    mine.assign_role(follows, image(), 0.0)
     leads.high_watermark = 3
     assert mine.high_watermarks([leads, alone, empty]) == {ORDERS: 3}
     assert mine.high_watermarks([follows]) == {ORDERS: 0}

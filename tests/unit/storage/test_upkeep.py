@@ -128,19 +128,19 @@ def test_files_go_when_their_delay_is_over():
     removals = Removals()
     removals.add(["a", "b"], 10)
     removals.add(["c"], 11)
-    assert removals.take(9) == []
-    assert removals.take(10) == ["a", "b"]
-    assert removals.take(99) == ["c"]
-    assert removals.take(99) == []
+    assert removals.pop_due(9) == []
+    assert removals.pop_due(10) == ["a", "b"]
+    assert removals.pop_due(99) == ["c"]
+    assert removals.pop_due(99) == []
 
 
 def test_a_file_that_is_due_while_others_go_waits_its_turn():
     removals = Removals()
     removals.add(["a"], 10)
-    assert removals.take(10) == ["a"]
+    assert removals.pop_due(10) == ["a"]
     removals.add(["b"], 10)
     removals.add(["a"], 10)
-    assert removals.take(10) == ["b", "a"], "one is new, the other could not be removed"
+    assert removals.pop_due(10) == ["b", "a"], "one is new, the other could not be removed"
 
 
 # Markers.
