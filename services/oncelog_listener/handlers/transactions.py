@@ -18,9 +18,9 @@ from oncelog.security.acl import Operation, ResourceType
 from oncelog_listener.call import Call, CloseConnection
 from oncelog_listener.cluster import (
     PEER_FAILURES,
+    ApiError,
     Cluster,
     TopicPartition,
-    Unanswered,
     grouped,
     milliseconds,
 )
@@ -315,14 +315,14 @@ def _ended(call: Call, error_code: int, producer_id: int = -1, producer_epoch: i
 async def _of_group_shard(
     call: Call, shard: int, item: Any, ask: Callable[[Any, list[Any]], Awaitable[Sequence[Any]]]
 ) -> Any:
-    """Return the answer of the group shard's coordinator, or an Unanswered."""
+    """Return the answer of the group shard's coordinator, or an ApiError."""
     found = call.cluster.image.shards.get((GROUP, shard))
     if found is None:
-        return Unanswered(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no group shard {shard}")
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no group shard {shard}")
     try:
         (answer,) = await ask(call.cluster.group_coordinator(found.coordinator), [item])
     except PEER_FAILURES as error:
-        return Unanswered(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
+        return ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
     return answer
 
 
