@@ -174,7 +174,7 @@ class Cluster:
         except KeyError:
             raise OncelogError(f"coordinator {node_id} is not known yet") from None
 
-    async def ask(self, answer: Awaitable[AnswerT]) -> AnswerT:
+    async def answer_in_time(self, answer: Awaitable[AnswerT]) -> AnswerT:
         """Return the answer of a coordinator or the controller. Raises one of PEER_FAILURES."""
         return await answer_within(answer, self.settings.request_timeout_ms / 1000)
 
@@ -190,7 +190,7 @@ class Cluster:
         With `validate_only` nothing changes, and no image is waited for.
         """
         try:
-            answer = await self.ask(change(self.directory.controller()))
+            answer = await self.answer_in_time(change(self.directory.controller()))
         except PEER_FAILURES as error:
             return ApiError(ErrorCode.REQUEST_TIMED_OUT, f"the controller: {error!r}")
         if not validate_only:
@@ -251,7 +251,7 @@ class Cluster:
         one leader."""
 
         async def ask(storage: StorageStub, some: list[ItemT]) -> Sequence[FoundT]:
-            return (await self.ask(method(storage)(request(some)))).partitions
+            return (await self.answer_in_time(method(storage)(request(some)))).partitions
 
         return await self.ask_leaders(items, ask)
 

@@ -125,7 +125,7 @@ class MarkerHandler:
     async def _learn_starts(self, questions: StartQuestions) -> None:
         if not questions or not self._changed.verifies_transactions:
             return
-        starts = await asyncio.gather(*(self._starts.ask(*key) for key in questions))
+        starts = await asyncio.gather(*(self._starts.start_of(*key) for key in questions))
         questions.learn(starts, self._clock.now())
 
     def _write_to(self, partition: Partition, group: list[Asked]) -> "_Written | None":

@@ -127,7 +127,9 @@ async def offset_for_leader_epoch(call: Call) -> Any:
     async def ask(storage: StorageStub, some: list[list[_EpochAsked]]) -> list[_EpochEnds]:
         partitions = [one for asked in some for one in asked]
         wanted = pb.OffsetsForLeaderEpochRequest(partitions=partitions)
-        found = (await call.cluster.ask(storage.OffsetsForLeaderEpoch(wanted))).partitions
+        found = (
+            await call.cluster.answer_in_time(storage.OffsetsForLeaderEpoch(wanted))
+        ).partitions
         if len(found) != len(partitions):
             return []
         rows = iter(found)

@@ -104,7 +104,7 @@ async def describe_transactions(call: Call) -> Any:
             by_coordinator.setdefault(shard.coordinator, []).append(transactional_id)
     for node_id, names in by_coordinator.items():
         try:
-            answer = await call.cluster.ask(
+            answer = await call.cluster.answer_in_time(
                 call.cluster.coordinator(node_id).DescribeTransactions(
                     pb.DescribeTransactionsRequest(transactional_ids=names)
                 )
@@ -175,7 +175,7 @@ async def list_transactions(call: Call) -> Any:
     unknown: dict[str, None] = {}
     for node_id in sorted({shard.coordinator for shard in shards}):
         try:
-            answer = await call.cluster.ask(
+            answer = await call.cluster.answer_in_time(
                 call.cluster.coordinator(node_id).ListTransactions(forwarded)
             )
         except PEER_FAILURES:

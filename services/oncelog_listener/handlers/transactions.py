@@ -63,7 +63,9 @@ async def _ask_any_coordinator(
         answer = None
         for node_id in owners:
             try:
-                answer = await cluster.ask(cluster.coordinator(node_id).InitProducerId(forwarded))
+                answer = await cluster.answer_in_time(
+                    cluster.coordinator(node_id).InitProducerId(forwarded)
+                )
             except PEER_FAILURES:
                 continue
             if not is_repeated(Repeatable.ALWAYS, answer.error_code):
@@ -361,7 +363,7 @@ async def write_txn_markers(call: Call) -> Any:
                 transaction_version=marker.transaction_version if call.version >= 2 else 0,
                 partitions=partitions,
             )
-            answer = await call.cluster.ask(
+            answer = await call.cluster.answer_in_time(
                 storage.WriteTxnMarkers(storage_pb2.WriteTxnMarkersRequest(markers=[one]))
             )
             return [found for result in answer.results for found in result.partitions]

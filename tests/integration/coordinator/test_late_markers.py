@@ -160,10 +160,10 @@ async def test_what_a_coordinator_asked_does_not_outlive_its_load(tmp_path, monk
         assert await client.commit_in_transaction("pay", identity, 5) == [0]
     async with group_on(tmp_path) as (log, client):
         first = await log.describe("pay")
-        ask, calls = TransactionStarts.ask, []
+        start_of, calls = TransactionStarts.start_of, []
 
-        async def ask_while_the_shard_is_loaded_again(starts, *of):
-            answer = await ask(starts, *of)
+        async def start_while_the_shard_is_loaded_again(starts, *of):
+            answer = await start_of(starts, *of)
             calls.append(answer)
             if len(calls) == 1:
                 assert (await log.end("pay", identity, True)).error_code == 0
@@ -174,7 +174,7 @@ async def test_what_a_coordinator_asked_does_not_outlive_its_load(tmp_path, monk
                 await loaded_again(log.role.group_shards, client.shard)
             return answer
 
-        monkeypatch.setattr(TransactionStarts, "ask", ask_while_the_shard_is_loaded_again)
+        monkeypatch.setattr(TransactionStarts, "start_of", start_while_the_shard_is_loaded_again)
         late = marker_of(first, (OFFSETS, client.shard), commit=True)
         code = code_of(await client.groups.WriteTxnMarkers(late, None))
         assert code == ErrorCode.REQUEST_TIMED_OUT
