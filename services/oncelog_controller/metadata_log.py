@@ -35,7 +35,7 @@ It is short, because nothing is decided meanwhile, and a database that came back
 
 
 Answer: TypeAlias = Any
-"""The machine's reply. Its class follows from the event, so whoever asks writes down which one it is."""
+"""The machine's reply. Its class follows from the event, so the caller writes down which one it is."""
 
 
 class MetadataLog:

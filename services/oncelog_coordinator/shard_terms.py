@@ -45,7 +45,7 @@ async def _nothing_to_close(has_moved: bool) -> None:
 
 
 Answer: TypeAlias = Any
-"""A machine's reply. Its class follows from the event, so whoever asks writes down which one it is."""
+"""A machine's reply. Its class follows from the event, so the caller writes down which one it is."""
 
 
 class LoadedShard(NamedTuple):

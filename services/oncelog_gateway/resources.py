@@ -25,8 +25,6 @@ INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 TopicName = Annotated[str, Field(min_length=1, max_length=249, examples=["orders"])]
 PartitionIndex = Annotated[int, Field(ge=0, le=INT32_MAX, examples=[0])]
-
-
 RowT = TypeVar("RowT")
 
 
@@ -110,8 +108,6 @@ def failure_of(error: KafkaError) -> Failure:
 
 
 class PageFields(TypedDict):
-    """The fields of `Page`."""
-
     total: int
     next_cursor: str | None
     incomplete: list[Failure]

@@ -141,7 +141,7 @@ class LeaderSessions(Generic[HostedT, SessionT]):
             session.dirty[followed] = None
             with suppress(KafkaError):
                 # A refusal is told by the answer, which looks again.
-                yield from self._take(self._led(followed), followed, now_s)
+                yield from self._apply_position(self._led(followed), followed, now_s)
 
     def _led(self, followed: FollowedPartition) -> HostedT:
         """Return the partition that a follower fetches.
@@ -154,7 +154,7 @@ class LeaderSessions(Generic[HostedT, SessionT]):
         hosted.require_leader_epoch(followed.current_leader_epoch)
         return hosted
 
-    def _take(
+    def _apply_position(
         self, hosted: HostedT, followed: FollowedPartition, now_s: float
     ) -> Iterator[Moved[HostedT]]:
         """Take a follower's position, and yield the change that it makes, if any. Raises KafkaError."""
@@ -249,7 +249,7 @@ class LeaderSessions(Generic[HostedT, SessionT]):
         Raises KafkaError.
         """
         hosted = self._led(followed)
-        yield from self._take(hosted, followed, now_s)
+        yield from self._apply_position(hosted, followed, now_s)
         answer.leader_epoch = hosted.leadership.leader_epoch
         answer.leader = hosted.leadership.leader
         answer.high_watermark = hosted.high_watermark

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from crc32c import crc32c
 
 Json: TypeAlias = Any
-"""A value of a file as JSON has it. Whoever reads it converts it, and takes what fails for a damaged file."""
+"""A value of a file as JSON has it. The reader converts it, and takes what fails for a damaged file."""
 CHECKSUM: Final = "crc32c"
 TRIES_MAX: Final = 100
 """The folder remembers at most this many starts since the last registration."""
