@@ -141,7 +141,9 @@ async def test_offsets_of_one_transaction_are_not_let_into_the_next(tmp_path, mo
                 assert await client.add_offsets("pay", identity) == 0
             return verified[-1]
 
-        monkeypatch.setattr(TransactionCheck, "verify_in_transaction", verify_while_the_next_one_begins)
+        monkeypatch.setattr(
+            TransactionCheck, "verify_in_transaction", verify_while_the_next_one_begins
+        )
         assert await client.commit_in_transaction("pay", identity, 7) == [
             ErrorCode.INVALID_TXN_STATE
         ]
