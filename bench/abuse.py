@@ -101,7 +101,7 @@ class Wire:
         self._socket = socket.create_connection((host, int(port)), timeout=120)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-    def ask(self, frame: bytes) -> int:
+    def exchange(self, frame: bytes) -> int:
         """Send a frame, read the response, and return its size in bytes."""
         self._socket.sendall(frame)
         size = int.from_bytes(self._receive(LENGTH_BYTES), "big")
@@ -155,7 +155,7 @@ class Pauses:
     def _run(self) -> None:
         while not self._ends.wait(0.002):
             since = time.perf_counter()
-            self._wire.ask(self._frame)
+            self._wire.exchange(self._frame)
             self.longest_s = max(self.longest_s, time.perf_counter() - since)
 
     def take(self) -> float:
@@ -171,7 +171,7 @@ def abuse(bootstrap: str, frame: bytes, seconds: float, sent: "multiprocessing.Q
     wire, count = Wire(bootstrap), 0
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        wire.ask(frame)
+        wire.exchange(frame)
         count += 1
     sent.put(count)
 

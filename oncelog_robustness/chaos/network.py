@@ -48,7 +48,7 @@ class ProxyProcess:
     def pid(self) -> int:
         return self._process.pid
 
-    def ask(self, do: str, **facts: Any) -> dict[str, Any]:
+    def control(self, do: str, **facts: Any) -> dict[str, Any]:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with self._lock:
@@ -65,16 +65,18 @@ class ProxyProcess:
         return answer
 
     def open(self, frontends: Sequence[Frontend], names: Mapping[str, str]) -> None:
-        self.ask("open", frontends=[asdict(frontend) for frontend in frontends], names=dict(names))
+        self.control(
+            "open", frontends=[asdict(frontend) for frontend in frontends], names=dict(names)
+        )
 
     def put(self, fault: str, rules: Iterable[Rule]) -> None:
-        self.ask("put", fault=fault, rules=[asdict(rule) for rule in rules])
+        self.control("put", fault=fault, rules=[asdict(rule) for rule in rules])
 
     def lift(self, fault: str) -> None:
-        self.ask("lift", fault=fault)
+        self.control("lift", fault=fault)
 
     def reset(self, party: str) -> int:
-        return int(self.ask("reset", party=party)["broken"])
+        return int(self.control("reset", party=party)["broken"])
 
     def close(self) -> None:
         assert self._process.stdout is not None
@@ -128,7 +130,7 @@ class ClusterNetwork:
         self.bootstrap = ",".join(kafka)
 
     def _address(self) -> str:
-        return f"{HOST}:{self._ports.take()}"
+        return f"{HOST}:{self._ports.next_port()}"
 
     def _calls(self, member: Member, frontends: list[Frontend]) -> dict[str, str]:
         frontend = Frontend(member.name, self._address())

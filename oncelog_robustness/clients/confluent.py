@@ -85,7 +85,7 @@ class _Requests:
         self._reports = 0
         self._counts: dict[str, int] = {}
 
-    def take(self, report: str) -> None:
+    def add_report(self, report: str) -> None:
         counts: dict[str, int] = {}
         for broker in json.loads(report)["brokers"].values():
             for kind, count in broker["req"].items():
@@ -124,7 +124,7 @@ class ConfluentProducer:
             options["transactional.id"] = transactional_id
             options["transaction.timeout.ms"] = timeout_ms
             options["message.timeout.ms"] = min(timeout_ms, int(CALL_TIMEOUT_S * 1000))
-        options["stats_cb"] = self._requests.take
+        options["stats_cb"] = self._requests.add_report
         self._client: Any = confluent_kafka.Producer(settings | options)
         self._thread = CallThread(f"producer {settings['client.id']}")
         self._under_way = 0
@@ -346,7 +346,7 @@ class ConfluentConsumer:
                 "fetch.wait.max.ms": 500,
                 "allow.auto.create.topics": False,
                 "check.crcs": True,
-                "stats_cb": self._requests.take,
+                "stats_cb": self._requests.add_report,
             }
         )
         self._thread = CallThread(f"consumer {client}")

@@ -66,7 +66,7 @@ class GroupCalls:
         self.group = group
         self._topic_ids: dict[str, uuid.UUID] = {}
 
-    async def ask(self, api_key: int, request: Any, version: int | None = None) -> Any:
+    async def call_coordinator(self, api_key: int, request: Any, version: int | None = None) -> Any:
         """Send any request to the group's coordinator, once, and return the response. Raises Lost, Unreachable, or
         KafkaError when there is no coordinator."""
         coordinator = await self.brokers.coordinator_of(GROUP, self.group)
@@ -101,7 +101,7 @@ class GroupCalls:
                 for name, metadata in protocols.items()
             ),
         )
-        answer = await self.ask(versions.JOIN_GROUP, request)
+        answer = await self.call_coordinator(versions.JOIN_GROUP, request)
         check(answer.error_code.value, answer.member_id)
         is_leader = answer.leader == answer.member_id
         return Joined(
@@ -127,7 +127,7 @@ class GroupCalls:
                 for member_id, assignment in assignments.items()
             ),
         )
-        answer = await self.ask(versions.SYNC_GROUP, request)
+        answer = await self.call_coordinator(versions.SYNC_GROUP, request)
         check(answer.error_code.value, "SyncGroup")
         assignment: bytes = answer.assignment
         return assignment
@@ -139,14 +139,14 @@ class GroupCalls:
             member_id=me.member_id,
             group_instance_id=me.instance_id,
         )
-        answer = await self.ask(versions.HEARTBEAT, request)
+        answer = await self.call_coordinator(versions.HEARTBEAT, request)
         check(answer.error_code.value, "Heartbeat")
 
     async def leave(self, member_id: str, instance_id: str | None) -> None:
         types = types_of(versions.LEAVE_GROUP)
         leaving = types.MemberIdentity(member_id=member_id, group_instance_id=instance_id)
         request = types.LeaveGroupRequest(group_id=self.group, members=(leaving,))
-        answer = await self.ask(versions.LEAVE_GROUP, request)
+        answer = await self.call_coordinator(versions.LEAVE_GROUP, request)
         check(answer.error_code.value, "LeaveGroup")
         for one in answer.members:
             check(one.error_code.value, "LeaveGroup")
@@ -178,7 +178,7 @@ class GroupCalls:
             server_assignor=said.assignor,
             topic_partitions=owned,
         )
-        answer = await self.ask(versions.CONSUMER_GROUP_HEARTBEAT, request)
+        answer = await self.call_coordinator(versions.CONSUMER_GROUP_HEARTBEAT, request)
         check(answer.error_code.value, answer.error_message or "")
         return HeartbeatAnswer(
             member_id=answer.member_id or member_id,
@@ -223,7 +223,7 @@ class GroupCalls:
                 for topic, numbers in by_topic(list(offsets)).items()
             ),
         )
-        answer = await self.ask(versions.OFFSET_COMMIT, request)
+        answer = await self.call_coordinator(versions.OFFSET_COMMIT, request)
         for topic in answer.topics:
             for one in topic.partitions:
                 check(one.error_code.value, f"OffsetCommit {topic.name} {one.partition_index}")
@@ -244,7 +244,9 @@ class GroupCalls:
             ),
         )
         request = types.OffsetFetchRequest(groups=(group_request,), require_stable=True)
-        answer = await self.ask(versions.OFFSET_FETCH, request, FETCH_AS_MEMBER_VERSION)
+        answer = await self.call_coordinator(
+            versions.OFFSET_FETCH, request, FETCH_AS_MEMBER_VERSION
+        )
         (group,) = answer.groups
         check(group.error_code.value, f"offsets of {self.group}")
         found: dict[Partition, int] = {}
@@ -262,7 +264,7 @@ class GroupCalls:
             group_id=self.group,
             topics=(types.OffsetDeleteRequestTopic(name=topic, partitions=(wanted,)),),
         )
-        answer = await self.ask(versions.OFFSET_DELETE, request)
+        answer = await self.call_coordinator(versions.OFFSET_DELETE, request)
         check(answer.error_code.value, "OffsetDelete")
         for one in answer.topics:
             for result in one.partitions:
@@ -270,7 +272,7 @@ class GroupCalls:
 
     async def delete(self) -> None:
         request = types_of(versions.DELETE_GROUPS).DeleteGroupsRequest(groups_names=(self.group,))
-        answer = await self.ask(versions.DELETE_GROUPS, request)
+        answer = await self.call_coordinator(versions.DELETE_GROUPS, request)
         check(answer.results[0].error_code.value, "DeleteGroups")
 
     # ----------------------------------------------------------------------------------------------------- views
@@ -282,13 +284,13 @@ class GroupCalls:
         request = types.DescribeGroupsRequest(
             groups=(self.group,), include_authorized_operations=False
         )
-        answer = await self.ask(versions.DESCRIBE_GROUPS, request)
+        answer = await self.call_coordinator(versions.DESCRIBE_GROUPS, request)
         found = [one.member_id for one in answer.groups[0].members]
         types = types_of(versions.CONSUMER_GROUP_DESCRIBE)
         request = types.ConsumerGroupDescribeRequest(
             group_ids=(self.group,), include_authorized_operations=False
         )
-        answer = await self.ask(versions.CONSUMER_GROUP_DESCRIBE, request)
+        answer = await self.call_coordinator(versions.CONSUMER_GROUP_DESCRIBE, request)
         return [*found, *(one.member_id for one in answer.groups[0].members)]
 
     async def listed(self, kinds: Sequence[str]) -> Collection[str]:

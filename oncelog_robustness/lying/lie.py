@@ -51,7 +51,7 @@ class Lie:
     def asked(self, exchange: Exchange) -> None:
         """Look at a client's request, and perhaps change it, before the broker receives it."""
 
-    def answered(self, exchange: Exchange, response: Any) -> Any:
+    def forged_response(self, exchange: Exchange, response: Any) -> Any:
         """Return the response that the client receives instead of the broker's `response`; the same if the
         bug does not strike."""
         return response

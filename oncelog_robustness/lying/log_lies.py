@@ -47,7 +47,7 @@ class DropBatch(Lie):
         super().__init__(seed)
         self._dropped: dict[Spot, None] = {}
 
-    def answered(self, exchange: Exchange, response: Any) -> Any:
+    def forged_response(self, exchange: Exchange, response: Any) -> Any:
         if exchange.api_key == versions.PRODUCE:
             for topic in response.responses:
                 for one in topic.partition_responses:
@@ -98,7 +98,7 @@ class ShowAborted(Lie):
         super().__init__(seed)
         self._is_shown: dict[tuple[str, int, int, int], bool] = {}
 
-    def answered(self, exchange: Exchange, response: Any) -> Any:
+    def forged_response(self, exchange: Exchange, response: Any) -> Any:
         if exchange.api_key != versions.FETCH:
             return response
         return with_partitions(response, self._with_less)
@@ -128,7 +128,7 @@ class ReorderBatches(Lie):
         super().__init__(seed)
         self._instead: dict[Spot, bytes] = {}
 
-    def answered(self, exchange: Exchange, response: Any) -> Any:
+    def forged_response(self, exchange: Exchange, response: Any) -> Any:
         if exchange.api_key != versions.FETCH:
             return response
         return with_partitions(response, self._with_pairs_swapped)
@@ -184,7 +184,7 @@ class StableOffsetTooFar(Lie):
             exchange.request = replace(request, isolation_level=READ_UNCOMMITTED)
             exchange.note = self.name
 
-    def answered(self, exchange: Exchange, response: Any) -> Any:
+    def forged_response(self, exchange: Exchange, response: Any) -> Any:
         if exchange.note != self.name:
             return response
 

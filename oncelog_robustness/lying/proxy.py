@@ -88,14 +88,14 @@ class LyingProxy:
 
     # ------------------------------------------------------------------------------------------------- lying
 
-    def ask(self, exchange: Exchange) -> None:
+    def request_passes(self, exchange: Exchange) -> None:
         told = len(self._lie.told)
         self._lie.asked(exchange)
         self._tell(told)
 
     async def answer(self, exchange: Exchange, response: Any) -> Any:
         told = len(self._lie.told)
-        response = self._lie.answered(exchange, response)
+        response = self._lie.forged_response(exchange, response)
         self._tell(told)
         return await _with_addresses(exchange.api_key, response, self.own)
 
@@ -204,7 +204,7 @@ class _Connection:
             return
         api_key, version, correlation_id = found.prefix
         exchange = Exchange(api_key, version, found.request)
-        self._proxy.ask(exchange)
+        self._proxy.request_passes(exchange)
         if exchange.answer is not None:
             pending = _Pending(correlation_id, exchange, is_own=False)
             schema = schema_of(api_key, version)

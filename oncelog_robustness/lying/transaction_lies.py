@@ -29,7 +29,7 @@ class SameProducerId(Lie):
         self.moments = Moments(self.name, seed, most=2)
         self._given: Any = None
 
-    def answered(self, exchange: Exchange, response: Any) -> Any:
+    def forged_response(self, exchange: Exchange, response: Any) -> Any:
         if exchange.api_key != versions.INIT_PRODUCER_ID or int(response.error_code) != 0:
             return response
         request = exchange.request
@@ -133,7 +133,7 @@ class ZombieWrite(Lie):
         """The producer id and epoch that each transactional id's newest producer received at its start."""
         self._ids: dict[int, str] = {}
 
-    def answered(self, exchange: Exchange, response: Any) -> Any:
+    def forged_response(self, exchange: Exchange, response: Any) -> Any:
         if exchange.api_key == versions.INIT_PRODUCER_ID and int(response.error_code) == 0:
             name = exchange.request.transactional_id
             if name is not None:

@@ -12,7 +12,7 @@ LOG_BUGS: Final = (
         edits=(
             Edit(
                 module="oncelog_storage.core.partition",
-                old="        reached = min(offset, self.state.log_end_offset)\n",
+                old="        reached = min(offset, self.log.log_end_offset)\n",
                 new="        reached = offset\n",
             ),
         ),

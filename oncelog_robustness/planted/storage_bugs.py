@@ -128,7 +128,7 @@ STORAGE_BUGS: Final = (
             Edit(
                 module="oncelog_storage.core.partition",
                 old="        self._learn_coordinator_epoch()\n",
-                new="        self._learn_coordinator_epoch()\n        self.state.producers.restore(())\n",
+                new="        self._learn_coordinator_epoch()\n        self.log.producers.restore(())\n",
             ),
         ),
         caught_by=(
@@ -275,7 +275,7 @@ STORAGE_BUGS: Final = (
         edits=(
             Edit(
                 module="oncelog_storage.core.follower",
-                old="        return self._partition.local_end >= self._partition.state.log_end_offset\n",
+                old="        return self._partition.local_end >= self._partition.log.log_end_offset\n",
                 new="        return True\n",
             ),
         ),

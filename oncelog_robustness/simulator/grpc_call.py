@@ -73,7 +73,7 @@ class ClientStream(StreamEnd):
         wire.send(HEADERS, stream_id, self.request or b"", extra)
         self.connected.set_result(None)
 
-    def take(self, frame: Frame) -> None:
+    def frame_received(self, frame: Frame) -> None:
         kind, _, payload, extra = frame
         if kind == DATA:
             assert self.wire is not None

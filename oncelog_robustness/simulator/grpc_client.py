@@ -54,7 +54,7 @@ class ClientWire(Wire):
         else:
             stream = self._streams.get(stream_id)
             if stream is not None:
-                stream.take(frame)
+                stream.frame_received(frame)
 
     def lost(self, why: str) -> None:
         self._channel.left(self)

@@ -72,7 +72,7 @@ class ServerCall(StreamEnd, grpc.aio.ServicerContext):  # type: ignore[misc]
         self.task = self._loop.create_task(self._run())
         self.task.add_done_callback(self._ended)
 
-    def take(self, frame: Frame) -> None:
+    def frame_received(self, frame: Frame) -> None:
         kind, _, payload, extra = frame
         if kind == DATA:
             if self._server_wire.options.is_too_large_to_receive(payload):
@@ -264,7 +264,7 @@ class ServerWire(Wire):
         if kind != HEADERS:
             call = self.calls.get(stream_id)
             if call is not None:
-                call.take(frame)
+                call.frame_received(frame)
             return
         call = self.calls[stream_id] = ServerCall(self, stream_id, extra)
         if call.has_all:

@@ -133,11 +133,11 @@ class Inspector:
     def _after_lead(
         self,
         original: Callable[..., Any],
-        manager: ReplicaManager,
+        replica_manager: ReplicaManager,
         hosted: HostedPartition,
         image: Any,
     ) -> None:
-        original(manager, hosted, image)
+        original(replica_manager, hosted, image)
         self._touch(hosted)
 
     async def _around_load(

@@ -67,7 +67,7 @@ def read_jepsen(text: str, isolation: Isolation) -> Given:
     Raises EdnError with the line of what cannot be read."""
     reading = _Reading(isolation)
     for operation in _operations(text):
-        reading.take(operation)
+        reading.add_operation(operation)
     return reading.ended()
 
 
@@ -91,7 +91,7 @@ class _Reading:
     _ignored: Counter[str] = field(default_factory=Counter)
     _last_ms: int = 0
 
-    def take(self, one: _Operation) -> None:
+    def add_operation(self, one: _Operation) -> None:
         kind = str(one.content.get("f"))
         self._last_ms = max(self._last_ms, one.at_ms)
         if kind in _MOVES:

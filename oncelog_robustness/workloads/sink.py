@@ -25,8 +25,7 @@ from oncelog.client.core.addresses import parse_addresses
 from oncelog.client.core.encode import BatchAccumulator, ProducerIdentity, Row
 from oncelog.client.produce_pipeline import ProducePipeline
 from oncelog.errors import OncelogError
-from oncelog.ids import Partition as LogPartition
-from oncelog.ids import ProducerEpoch, ProducerId
+from oncelog.ids import Partition, ProducerEpoch, ProducerId
 from oncelog.protocol.private_api import KEY_OF_METHOD, PRIVATE_CALLS
 from oncelog.spark.attempt import (
     NONCE_BYTES,
@@ -399,7 +398,7 @@ class _Driver:
         closed = []
         for topic, number, value in values:
             row: Row = (stamp_ms, None, value.encode(), [])
-            closed += accumulator.add(LogPartition(topic, number), [row])
+            closed += accumulator.add(Partition(topic, number), [row])
         for batch in (*closed, *accumulator.close_all()):
             await blocking(pipeline.send, batch)
         await blocking(pipeline.flush)

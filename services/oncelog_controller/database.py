@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from sqlalchemy import (
     Connection,
@@ -234,7 +234,7 @@ def _make_private(path: str) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
-def _configure_sqlite(connection: Any, _record: object) -> None:
+def _configure_sqlite(connection: sqlite3.Connection, _record: object) -> None:
     # The driver would begin transactions by itself, and late; ours begin where `begin` says.
     connection.isolation_level = None
     cursor = connection.cursor()
@@ -244,7 +244,7 @@ def _configure_sqlite(connection: Any, _record: object) -> None:
     cursor.close()
 
 
-def _switch_to_wal(cursor: Any) -> None:
+def _switch_to_wal(cursor: sqlite3.Cursor) -> None:
     """Switch to WAL, with tries: SQLite does not wait here for another process that opens a new file, whatever its
     timeout is.
     """

@@ -223,7 +223,7 @@ class Election:
         self._see(view)
         if not await self._may_take(view, now):
             return
-        taken = await self._lease.take(view)
+        taken = await self._lease.take_over(view)
         if taken is None:
             return
         _log.info("controller epoch %d begins", taken.controller_epoch)

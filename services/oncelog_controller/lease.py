@@ -46,7 +46,7 @@ class Lease:
     async def read(self) -> LeaseView:
         return await self._run(lambda connection: _read(connection, lock=False)[0])
 
-    async def take(self, seen: LeaseView) -> LeaseView | None:
+    async def take_over(self, seen: LeaseView) -> LeaseView | None:
         """Take the lease from the holder that was `seen`, under the next controller epoch.
 
         None if another controller was faster.

@@ -11,7 +11,7 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from oncelog.errors import ErrorCode, OncelogError
 from oncelog.journal import AppendFailed
@@ -32,6 +32,10 @@ REPLAY_BACKOFF_MAX_S = 1.0
 
 It is short, because nothing is decided meanwhile, and a database that came back must be noticed.
 """
+
+
+Answer: TypeAlias = Any
+"""The machine's reply. Its class follows from the event, so the caller writes down which one it is."""
 
 
 class MetadataLog:
@@ -101,7 +105,7 @@ class MetadataLog:
         if driver is not None:
             await driver.stop(ErrorCode.NOT_CONTROLLER)
 
-    async def ask(self, event: Callable[[int], MetadataEvent]) -> Any:
+    async def ask(self, event: Callable[[int], MetadataEvent]) -> Answer:
         """Return the answer to the event that `event` makes for a request id.
 
         Raises DriverStopped when the outcome is unknown, MetadataUnavailable when nothing was decided.
@@ -155,7 +159,7 @@ class MetadataLog:
         self._journal = journal
 
     def _publish(self, send: Send) -> None:
-        self._watchers.take(send.message)
+        self._watchers.add_committed(send.message)
 
     def _count(self, label: str) -> None:
         self.labels[label] += 1

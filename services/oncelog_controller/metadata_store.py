@@ -59,7 +59,7 @@ class ControllerLease(Protocol):
 
     async def read(self) -> LeaseView: ...
 
-    async def take(self, seen: LeaseView) -> LeaseView | None:
+    async def take_over(self, seen: LeaseView) -> LeaseView | None:
         """Take the lease from the holder that was `seen`, under the next controller epoch.
 
         None: another controller was faster.

@@ -8,7 +8,7 @@ machine need not be there.
 import base64
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from typing import Any
+from typing import TypedDict
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.api.v1 import types_pb2 as types
@@ -347,7 +347,21 @@ def _status(error_code: ErrorCode, message: str = "") -> types.Status:
     return types.Status(error_code=error_code, error_message=message)
 
 
-def _status_and_offset(answer: StatusAnswer | PartitionsAnswer) -> dict[str, Any]:
+class _Done(TypedDict):
+    """The fields of a response that says how a change went."""
+
+    status: types.Status
+    metadata_offset: int
+
+
+class _TopicsDone(TypedDict):
+    """The fields of a response about topics."""
+
+    results: list[pb.TopicResult]
+    metadata_offset: int
+
+
+def _status_and_offset(answer: StatusAnswer | PartitionsAnswer) -> _Done:
     return {
         "status": _status(answer.error_code, answer.message),
         "metadata_offset": answer.metadata_offset,
@@ -414,7 +428,7 @@ def _topics_refused(
     return refused
 
 
-def _topic_results(answer: TopicsAnswer) -> dict[str, Any]:
+def _topic_results(answer: TopicsAnswer) -> _TopicsDone:
     results = list(map(_topic_result, answer.results))
     return {"results": results, "metadata_offset": answer.metadata_offset}
 

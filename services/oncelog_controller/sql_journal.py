@@ -13,7 +13,7 @@ A snapshot record makes the rows before it needless, and its append removes them
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
@@ -177,13 +177,21 @@ class SqlJournal(Generic[RecordT]):
         )
 
 
-def _locked_state(connection: Connection) -> Any:
+class _State(NamedTuple):
+    """The row of `controller_state`."""
+
+    controller_epoch: int
+    next_producer_id: int
+
+
+def _locked_state(connection: Connection) -> _State:
     """Return the row of `controller_state`, locked. SQLite has locked the whole file with BEGIN IMMEDIATE."""
-    return connection.execute(
+    row = connection.execute(
         select(controller_state.c.controller_epoch, controller_state.c.next_producer_id)
         .where(controller_state.c.state_id == STATE_ID)
         .with_for_update()
     ).one()
+    return _State(*row)
 
 
 def _give_away(

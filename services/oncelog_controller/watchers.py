@@ -52,7 +52,7 @@ class Watchers:
         self._is_open = True
         self._wake()
 
-    def take(self, committed: Committed) -> None:
+    def add_committed(self, committed: Committed) -> None:
         """Add one decision's committed records to the stream. Decisions come in the order of their commit."""
         previous = self._image.metadata_offset
         first = committed.metadata_offset - len(committed.records) + 1

@@ -11,14 +11,14 @@ An attempt is kept if it aborts, if a branch of it lost, or if it was open for l
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from oncelog.ids import CoordinatorEpoch, Millis
 from oncelog.machine import Decision
 from oncelog.telemetry import spans
 from oncelog.trace import attempt_trace
 from oncelog_coordinator.core.markers import SINK_MACHINE, MarkersDelivered, MarkersWanted
-from oncelog_coordinator.core.shard_machine import ShardRecord
+from oncelog_coordinator.core.shard_machine import ShardEvent, ShardRecord
 from oncelog_coordinator.core.sink import SinkMachine
 from oncelog_coordinator.core.sink_events import (
     AbortAttempt,
@@ -82,24 +82,23 @@ class AttemptTraces:
         self._before: dict[bytes, _Seen] = {}
         self._ending: dict[bytes, _Seen] = {}
 
-    def about_to_decide(self, event: Any, machine: SinkMachine) -> None:
+    def about_to_decide(self, event: ShardEvent, machine: SinkMachine) -> None:
         """Remember the attempts of the event's sink before the decision, which may remove them."""
         sink = _sink_of(event)
         if sink:
             self._before = {one.nonce: one for one in map(_seen, machine.attempts_of(sink))}
 
     def decided(
-        self, event: Any, decision: Decision[Any], machine: SinkMachine, now: Millis
+        self, event: ShardEvent, decision: Decision[ShardRecord], machine: SinkMachine, now: Millis
     ) -> None:
         """Move the running span into its attempt's trace, and remember the attempts that this decision completes."""
         recorder = spans.recorder
         if recorder is None:
             return
-        kind = type(event)
-        if kind is AddPartitions or kind is VerifyPartitions:
+        if type(event) is AddPartitions or type(event) is VerifyPartitions:
             attempt = machine.attempt_of_producer(event.producer_id)
             asked = None if attempt is None else _seen(attempt)
-        elif kind is ForceTerminate or _sink_of(event):
+        elif type(event) is ForceTerminate or _sink_of(event):
             asked = self._ended_by(event, decision, machine).get(_nonce_of(event, decision))
         else:
             return
@@ -110,7 +109,7 @@ class AttemptTraces:
         running.home.move(attempt_trace(asked.nonce), is_kept=asked.is_kept(now, recorder.late_ms))
 
     def _ended_by(
-        self, event: Any, decision: Decision[Any], machine: SinkMachine
+        self, event: ShardEvent, decision: Decision[ShardRecord], machine: SinkMachine
     ) -> dict[bytes, _Seen]:
         """Return the sink's attempts as they are now, and those that the decision removed, by nonce."""
         known, self._before = self._before, {}
@@ -127,7 +126,7 @@ class AttemptTraces:
                 self._ending[nonce] = known[nonce]
         return known
 
-    def committed(self, decision: Decision[Any], decided_ns: int) -> None:
+    def committed(self, decision: Decision[ShardRecord], decided_ns: int) -> None:
         """Export the spans of a decision whose records are committed: its append, and the root of each attempt that
         it completed."""
         recorder = spans.recorder
@@ -225,14 +224,14 @@ def _seen(attempt: Attempt) -> _Seen:
     )
 
 
-def _sink_of(event: Any) -> str:
+def _sink_of(event: ShardEvent) -> str:
     """Return the name of the sink that the event is about; empty: none. Every event of every transaction is asked."""
     if type(event) is MarkersDelivered:
         return event.decision_key.name if event.decision_key.machine == SINK_MACHINE else ""
     return getattr(event, "sink", "")
 
 
-def _nonce_of(event: Any, decision: Decision[Any]) -> bytes:
+def _nonce_of(event: ShardEvent, decision: Decision[ShardRecord]) -> bytes:
     """Return the nonce of the attempt that a request is about; empty: none."""
     match event:
         case OpenAttempt() | JoinAttempt() | SealBranch():
@@ -245,7 +244,7 @@ def _nonce_of(event: Any, decision: Decision[Any]) -> bytes:
     return next(decided, b"")
 
 
-def _appended(records: Sequence[Any]) -> Iterable[bytes]:
+def _appended(records: Sequence[ShardRecord]) -> Iterable[bytes]:
     """Return the nonces of the attempts that these records belong to, each once."""
     nonces = (
         one.nonce
@@ -255,7 +254,7 @@ def _appended(records: Sequence[Any]) -> Iterable[bytes]:
     return dict.fromkeys(nonces)
 
 
-def _completed(records: Sequence[Any]) -> Iterable[bytes]:
+def _completed(records: Sequence[ShardRecord]) -> Iterable[bytes]:
     return (
         one.nonce
         for one in records

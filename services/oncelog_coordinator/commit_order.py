@@ -67,7 +67,7 @@ class CommitOrder(RequestOrder[CommitAnswer]):
     def __init__(self) -> None:
         super().__init__(LATE)
 
-    def answered(self, origin: RequestOrigin | None, answer: CommitAnswer) -> None:
+    def keep_answer(self, origin: RequestOrigin | None, answer: CommitAnswer) -> None:
         """Keep the answer for a copy of the request, unless any part was refused: a refused commit may be tried
         again."""
         codes = (answer.error_code, *(code for _, code in answer.partitions))
@@ -79,6 +79,6 @@ class HeartbeatOrder(RequestOrder[ConsumerHeartbeatAnswer]):
     def __init__(self) -> None:
         super().__init__(ConsumerHeartbeatAnswer(ErrorCode.REQUEST_TIMED_OUT))
 
-    def answered(self, origin: RequestOrigin | None, answer: ConsumerHeartbeatAnswer) -> None:
+    def keep_answer(self, origin: RequestOrigin | None, answer: ConsumerHeartbeatAnswer) -> None:
         if answer.error_code is ErrorCode.NONE:
             self.done(origin, answer)

@@ -8,7 +8,7 @@ told once a second, with the count of those before it.
 
 import time
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import Partition
@@ -16,6 +16,7 @@ from oncelog.machine import Decision, Reply
 from oncelog.rpc import plain
 from oncelog.telemetry.feed import Feed, names_of
 from oncelog_coordinator.core.client import NO_CLIENT
+from oncelog_coordinator.core.shard_machine import ShardEvent, ShardRecord
 from oncelog_coordinator.core.txn_events import (
     AddPartitions,
     CompletePrepared,
@@ -26,6 +27,7 @@ from oncelog_coordinator.core.txn_events import (
     VerifyPartitions,
 )
 from oncelog_coordinator.core.txn_state import TxnMetadata, TxnState, TxnTombstone
+from oncelog_coordinator.shard_terms import Answer
 
 REFUSAL_PAUSE_S: Final = 1.0
 REFUSALS_MAX: Final = 10_000
@@ -40,6 +42,9 @@ REQUESTS: Final = (
     CompletePrepared,
 )
 """The requests whose refusals are published. Reads are not among them."""
+TxnRequest = (
+    InitProducerId | AddPartitions | VerifyPartitions | EndTxn | ForceTerminate | CompletePrepared
+)
 UNAVAILABLE: Final = "shard_unavailable"
 """The cause of a refusal by a coordinator that has not loaded the shard, or does not own it."""
 
@@ -60,7 +65,7 @@ class RefusalEvents:
 
     def publish(
         self,
-        event: Any,
+        event: TxnRequest,
         cause: str,
         error_code: ErrorCode,
         shard: Mapping[str, int],
@@ -100,7 +105,9 @@ class DecisionEvents:
         self._shard = {"shard": shard, "coordinator_epoch": coordinator_epoch}
         self._refusals = RefusalEvents(feed)
 
-    def publish(self, event: Any, decision: Decision[Any], before: TxnMetadata | None) -> None:
+    def publish(
+        self, event: ShardEvent, decision: Decision[ShardRecord], before: TxnMetadata | None
+    ) -> None:
         """Publish a decision. `before` is the transaction as it was; None for an unknown id."""
         known = before
         for record in decision.records:
@@ -122,7 +129,7 @@ class DecisionEvents:
                 self._answered(event, decision.label, effect.answer)
 
     def _changed(
-        self, event: Any, label: str, before: TxnMetadata | None, record: TxnMetadata
+        self, event: ShardEvent, label: str, before: TxnMetadata | None, record: TxnMetadata
     ) -> None:
         client = getattr(event, "client", NO_CLIENT)
         is_same = before is not None and before.state is TxnState.ONGOING is record.state
@@ -149,7 +156,7 @@ class DecisionEvents:
             **self._shard,
         )
 
-    def _answered(self, event: Any, label: str, answer: Any) -> None:
+    def _answered(self, event: ShardEvent, label: str, answer: Answer) -> None:
         if not isinstance(event, REQUESTS):
             return
         error_code = answer.error_code
@@ -179,12 +186,12 @@ def _trace(record: TxnMetadata) -> dict[str, str]:
     return {} if record.trace is None else {"trace_id": f"{record.trace.trace_id:032x}"}
 
 
-def _named(event: Any, name: str) -> int:
+def _named(event: ShardEvent, name: str) -> int:
     """Return one part of the identity that a request names; InitProducerId calls it the expected one."""
     return int(getattr(event, name, getattr(event, f"expected_{name}", -1)))
 
 
-def _bump(event: Any, before: TxnMetadata | None, record: TxnMetadata) -> str:
+def _bump(event: ShardEvent, before: TxnMetadata | None, record: TxnMetadata) -> str:
     """Return why the producer id or epoch changed; empty if it did not."""
     identity = (record.producer_id, record.producer_epoch)
     if before is None or identity == (before.producer_id, before.producer_epoch):

@@ -63,7 +63,9 @@ class GroupMarkers:
                 machine = loaded.driver.machine
                 assert isinstance(machine, GroupMachine), machine
                 known = machine.started(ProducerId(marker.producer_id))
-                running_ms = await self._starts.ask(marker.transactional_id, marker.producer_id)
+                running_ms = await self._starts.start_of(
+                    marker.transactional_id, marker.producer_id
+                )
                 # This load of the shard knows a transaction that began since: it verified it. The next load does not.
                 if self._shards.loaded(answer.partition) is loaded:
                     code = await self._end(answer.partition, marker, running_ms, known)

@@ -227,7 +227,7 @@ class GroupCoordinatorServicer:
                 instance_id(request),
                 offsets,
             )
-            self._order.answered(origin, answer)
+            self._order.keep_answer(origin, answer)
         return pb.OffsetCommitResponse(partitions=commit_codes(answer, offsets))
 
     def _origin_of(self, request: RequestWithOrigin) -> RequestOrigin | None:
@@ -255,7 +255,7 @@ class GroupCoordinatorServicer:
         answer = self._answered_already(request, origin)
         if answer is None:
             answer = await self._commit_in_transaction(request, offsets, origin)
-            self._order.answered(origin, answer)
+            self._order.keep_answer(origin, answer)
         return pb.OffsetCommitResponse(partitions=commit_codes(answer, offsets))
 
     async def _commit_in_transaction(
@@ -295,7 +295,7 @@ class GroupCoordinatorServicer:
         error_code, is_known, verified_at = machine.verification(producer_id, producer_epoch)
         start_ms = 0
         if error_code is ErrorCode.NONE and (only_start_ms or not is_known):
-            error_code, start_ms = await self._check.ask(
+            error_code, start_ms = await self._check.verify_in_transaction(
                 request.transactional_id,
                 producer_id,
                 producer_epoch,
@@ -463,5 +463,5 @@ class GroupCoordinatorServicer:
                 ),
                 request.group_id,
             )
-            self._heartbeats.answered(origin, answer)
+            self._heartbeats.keep_answer(origin, answer)
         return heartbeat_response(answer)

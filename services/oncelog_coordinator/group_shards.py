@@ -3,7 +3,6 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from oncelog.api.v1 import groups_pb2 as pb
 from oncelog.group_config import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
@@ -40,7 +39,13 @@ from oncelog_coordinator.producer_ids import ProducerIds
 from oncelog_coordinator.settings import CoordinatorSettings
 from oncelog_coordinator.shard_format import Run
 from oncelog_coordinator.shard_log import ShardLog
-from oncelog_coordinator.shard_terms import LoadedShard, ShardTerm, ShardTerms, ShardUnavailable
+from oncelog_coordinator.shard_terms import (
+    Answer,
+    LoadedShard,
+    ShardTerm,
+    ShardTerms,
+    ShardUnavailable,
+)
 from oncelog_coordinator.shards import RECORD_BYTES_SHARE
 
 
@@ -113,12 +118,12 @@ class GroupShards(ShardTerms[ShardTerm]):
 
     # ------------------------------------------------------------------------------------------------ calls
 
-    async def ask(self, group_id: str, event: Callable[[int], GroupEvent]) -> Any:
+    async def ask(self, group_id: str, event: Callable[[int], GroupEvent]) -> Answer:
         """Return the answer to the event made for a request id, once committed. Raises ShardUnavailable or
         DriverStopped."""
         return await self._ask(self._term_for(group_id), event)
 
-    async def ask_shard(self, shard: int, event: Callable[[int], GroupEvent]) -> Any:
+    async def ask_shard(self, shard: int, event: Callable[[int], GroupEvent]) -> Answer:
         """Return the answer of a shard by its number, as `ask` does. Raises KeyError if the shard is not coordinated
         here."""
         return await self._ask(self._terms[shard], event)
@@ -143,7 +148,7 @@ class GroupShards(ShardTerms[ShardTerm]):
         """Return the loaded shard; None while it loads. Raises KeyError if the shard is not coordinated here."""
         return self._terms[shard].loaded
 
-    async def _ask(self, term: ShardTerm, event: Callable[[int], GroupEvent]) -> Any:
+    async def _ask(self, term: ShardTerm, event: Callable[[int], GroupEvent]) -> Answer:
         driver = term.driver
         if driver is None:
             raise ShardUnavailable(term.unavailable)

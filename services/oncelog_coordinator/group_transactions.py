@@ -33,7 +33,7 @@ class TransactionCheck:
         self._metadata = metadata
         self._directory = directory
 
-    async def ask(
+    async def verify_in_transaction(
         self,
         transactional_id: str,
         producer_id: int,

@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final, Protocol, cast
 
 from oncelog.api.v1 import marker_sender_pb2 as pb
 from oncelog.api.v1 import storage_pb2, types_pb2
@@ -65,6 +65,12 @@ AT_ONCE_MAX: Final = 100
 """The most partitions of one decision whose markers are written in one step of the event loop."""
 
 
+class DeliversAtOnce(Protocol):
+    """A marker sender in this process, which `takes_plain` has recognised."""
+
+    def DeliverAtOnce(self, request: plain.DeliverMarkersRequest) -> Sequence[bool]: ...  # noqa: N802
+
+
 class MarkersAtOnce:
     """The decisions of one turn of the event loop, of all shards of this process.
 
@@ -99,8 +105,7 @@ class MarkersAtOnce:
             [marker for _, _, marker in gathered], self._metadata.image.metadata_offset
         )
         try:
-            sender: Any = self._directory.marker_sender()
-            delivered: Sequence[bool] = sender.DeliverAtOnce(request)
+            delivered = cast(DeliversAtOnce, self._directory.marker_sender()).DeliverAtOnce(request)
         except Exception:
             # Not swallowed: the decisions are durable and their markers are owed whatever went wrong.
             _log.exception("markers could not be written at once; they go the long way")

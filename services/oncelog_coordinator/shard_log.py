@@ -19,7 +19,7 @@ ends with the very same batch tells the leader that it is a repetition.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Final, Generic, Protocol, TypeVar, cast
 
 from oncelog.api.v1 import controller_pb2, types_pb2
 from oncelog.api.v1 import storage_pb2 as pb
@@ -118,6 +118,12 @@ OnRecent = Callable[[Millis, RecordT, RecordT | None], None]
 """A function that is told of a record: when it was appended, the record, and the one that it superseded."""
 
 
+class AppendsAtOnce(Protocol):
+    """A leader in this process, which `takes_plain` has recognised."""
+
+    def AppendAtOnce(self, request: plain.AppendRequest) -> bool: ...  # noqa: N802
+
+
 class ShardLog(Generic[RecordT]):
     """The journal of one load of one shard; it implements `oncelog.journal.Journal`."""
 
@@ -188,7 +194,7 @@ class ShardLog(Generic[RecordT]):
             bytes(self._batch(chunks[0], runs[0])),
             self._next_offset,
         )
-        is_appended: bool = cast(Any, storage).AppendAtOnce(request)
+        is_appended = cast(AppendsAtOnce, storage).AppendAtOnce(request)
         if is_appended:
             self._appended(chunks[0], runs[0])
         return is_appended
@@ -402,7 +408,7 @@ class ShardLog(Generic[RecordT]):
                 fetch = asyncio.ensure_future(self._fetch(following))
                 await asyncio.sleep(0)
                 try:
-                    live.take(fetched.records, position)
+                    live.add_batches(fetched.records, position)
                 except MalformedShard as error:
                     raise ReplayFailed(f"{self._partition}: {error}") from error
                 position = following

@@ -82,7 +82,7 @@ class LiveRecords:
         # Keys written by transactions that are open at this place of the log, by producer id.
         self._open: dict[int, set[bytes]] = {}
 
-    def take(self, data: bytes, start: int) -> int:
+    def add_batches(self, data: bytes, start: int) -> int:
         """Take every whole batch in `data` from offset `start` on; return the offset after the last.
 
         Raises MalformedShard.

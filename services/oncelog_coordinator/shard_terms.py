@@ -14,7 +14,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from oncelog.errors import ErrorCode, OncelogError
 from oncelog.ids import CoordinatorEpoch, shard_of
@@ -44,12 +44,16 @@ async def _nothing_to_close(has_moved: bool) -> None:
     pass
 
 
+Answer: TypeAlias = Any
+"""A machine's reply. Its class follows from the event, so the caller writes down which one it is."""
+
+
 class LoadedShard(NamedTuple):
     """One load of one shard. `close(has_moved)` stops what served the driver; it is called after the driver has
     stopped."""
 
     driver: Driver
-    close: Callable[[bool], Coroutine[Any, Any, None]] = _nothing_to_close
+    close: Callable[[bool], Coroutine[object, object, None]] = _nothing_to_close
 
 
 class ShardTerm:
@@ -245,7 +249,7 @@ class ShardTerms(ABC, Generic[TermT]):
         loaded, term.loaded = term.loaded, None
         self._own(_finish(term.task, loaded, has_moved))
 
-    def _own(self, work: Coroutine[Any, Any, None]) -> None:
+    def _own(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.create_task(work)
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)

@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import (
@@ -54,18 +54,33 @@ from oncelog_coordinator.producer_ids import ProducerIds
 from oncelog_coordinator.settings import CoordinatorSettings
 from oncelog_coordinator.shard_format import TransactionRecords
 from oncelog_coordinator.shard_log import ShardLog
-from oncelog_coordinator.shard_terms import LoadedShard, ShardTerm, ShardTerms, ShardUnavailable
+from oncelog_coordinator.shard_terms import (
+    Answer,
+    LoadedShard,
+    ShardTerm,
+    ShardTerms,
+    ShardUnavailable,
+)
 from oncelog_coordinator.transaction_times import ShardTimes, TransactionTimes
 from oncelog_coordinator.transaction_traces import TransactionTraces, name_of, with_trace
 
 _OF_NO_SINK: Final = frozenset({EndTxn, InitProducerId, TxnTimedOut})
 """The events for which no attempt of a sink is looked up."""
-_OF_A_PRODUCER: Final = frozenset({AddPartitions, VerifyPartitions})
+_OF_A_PRODUCER: Final = (AddPartitions, VerifyPartitions)
 """The events whose attempt is looked up by their producer id."""
 _BEGINS_NO_TRACE: Final = _OF_NO_SINK | {VerifyPartitions}
 _NEEDS_LEVEL: Final = (InitProducerId, TxnTimedOut, ForceTerminate, CompletePrepared)
 """The events by which the server itself may end a transaction. The cluster's transaction.version decides how (facts
 2.1)."""
+
+_TAKES_NEW_PRODUCER_ID: Final = (
+    InitProducerId,
+    EndTxn,
+    ForceTerminate,
+    CompletePrepared,
+    TxnTimedOut,
+)
+"""The events that may give a transactional id another producer id."""
 
 RECORD_BYTES_SHARE: Final = 0.9
 """The part of max.message.bytes that one transaction's record may take."""
@@ -98,7 +113,7 @@ class TransactionTerm(ShardTerm):
         """Remember the transaction that the next decision is about."""
         self._before = before
 
-    def observe(self, event: Any, decision: Decision[Any], now: Millis) -> None:
+    def observe(self, event: ShardEvent, decision: Decision[ShardRecord], now: Millis) -> None:
         """Publish and measure a decision. The driver calls this for each one."""
         self._times.observe(decision.records, now)
         if self._events is not None:
@@ -113,7 +128,9 @@ class TransactionTerm(ShardTerm):
         if self._events is not None:
             self._events.verified(request)
 
-    def committed(self, event: Any, decision: Decision[Any], decided_ns: int) -> None:
+    def committed(
+        self, event: ShardEvent, decision: Decision[ShardRecord], decided_ns: int
+    ) -> None:
         """Trace and measure a decision whose records are committed. The driver calls this for each one."""
         if not decision.records:
             return
@@ -126,36 +143,35 @@ class TransactionTerm(ShardTerm):
                 self.attempt_traces.committed(decision, decided_ns)
         self._append_times.observe((now_ns - decided_ns) / 1e9, trace_id)
 
-    def about_to_trace(self, event: Any, machine: ShardMachine) -> Any:
+    def about_to_trace(self, event: ShardEvent, machine: ShardMachine) -> ShardEvent:
         """Return the event to decide, with a trace if it may begin a transaction, in a process that records spans.
         It may be about a sink."""
-        kind = type(event)
-        if kind is AddPartitions:
+        if type(event) is AddPartitions:
             running = spans.current()
             if running is not None:
                 known = machine.txn.transaction(event.transactional_id)
                 return with_trace(running, event, known)
-        elif kind is not MarkersDelivered or event.decision_key.machine == SINK_MACHINE:
+        elif type(event) is not MarkersDelivered or event.decision_key.machine == SINK_MACHINE:
             self.attempt_traces.about_to_decide(event, machine.sink)
         return event
 
     def trace(
-        self, event: Any, decision: Decision[Any], machine: ShardMachine, now: Millis
+        self, event: ShardEvent, decision: Decision[ShardRecord], machine: ShardMachine, now: Millis
     ) -> None:
         """Trace a decision that the machine has applied."""
         running = spans.current()
         if running is not None:
-            known: Any = decision.records[-1] if decision.records else None
-            if type(known) is not TxnMetadata:
+            last = decision.records[-1] if decision.records else None
+            known = last if type(last) is TxnMetadata else None
+            if known is None:
                 known = machine.txn.transaction(name_of(event))
             if known is not None:
                 self._traces.decided(running, event, decision, known, now)
-        kind = type(event)
-        if kind in _OF_NO_SINK:
+        if type(event) in _OF_NO_SINK:
             return
-        if kind is MarkersDelivered and event.decision_key.machine != SINK_MACHINE:
+        if type(event) is MarkersDelivered and event.decision_key.machine != SINK_MACHINE:
             return
-        if kind not in _OF_A_PRODUCER or machine.sink.owns_producer(event.producer_id):
+        if not isinstance(event, _OF_A_PRODUCER) or machine.sink.owns_producer(event.producer_id):
             self.attempt_traces.decided(event, decision, machine.sink, now)
 
     def trace_again(
@@ -212,7 +228,7 @@ class Shards(ShardTerms[TransactionTerm]):
 
     # ------------------------------------------------------------------------------------------------ calls
 
-    async def ask(self, transactional_id: str, event: Callable[[int], ShardEvent]) -> Any:
+    async def ask(self, transactional_id: str, event: Callable[[int], ShardEvent]) -> Answer:
         """Return the answer to the event made for a request id, once committed. Raises ShardUnavailable or
         DriverStopped.
 
@@ -234,7 +250,7 @@ class Shards(ShardTerms[TransactionTerm]):
             raise
         return answer
 
-    def ask_at_once(self, transactional_id: str, event: AddPartitions | EndTxn) -> Any | None:
+    def ask_at_once(self, transactional_id: str, event: AddPartitions | EndTxn) -> Answer | None:
         """Return the answer if it is NONE and committed in this step. None: nothing was decided, and the caller uses
         `ask`."""
         term = self.term_of(transactional_id)
@@ -272,8 +288,8 @@ class Shards(ShardTerms[TransactionTerm]):
         driver: Driver,
         transactional_id: str,
         event: Callable[[int], ShardEvent],
-        answer: Any,
-    ) -> Any:
+        answer: Answer,
+    ) -> Answer:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._settings.concurrent_wait_ms / 1000
         is_asked_again = False
@@ -328,7 +344,7 @@ class Shards(ShardTerms[TransactionTerm]):
                 # The shard sends these markers again when it is loaded again.
                 return
 
-        def enrich(event: Any) -> Any:
+        def enrich(event: ShardEvent) -> ShardEvent:
             if self._feed is not None:
                 term.about_to_decide(machine.txn.transaction(name_of(event)))
             if isinstance(event, _NEEDS_LEVEL):
@@ -337,12 +353,14 @@ class Shards(ShardTerms[TransactionTerm]):
                     event = replace(event, cluster_transaction_version=level)
             if spans.recorder is not None and type(event) not in _BEGINS_NO_TRACE:
                 event = term.about_to_trace(event, machine)
-            if machine.wants_producer_id(event):
-                name = "producer_id" if isinstance(event, JoinAttempt) else "new_producer_id"
-                return replace(event, **{name: self._producer_ids.claim()})
-            return event
+            if not machine.wants_producer_id(event):
+                return event
+            if isinstance(event, JoinAttempt):
+                return replace(event, producer_id=self._producer_ids.claim())
+            assert isinstance(event, _TAKES_NEW_PRODUCER_ID), event
+            return replace(event, new_producer_id=self._producer_ids.claim())
 
-        def observe(event: Any, decision: Decision[Any], now: Millis) -> None:
+        def observe(event: ShardEvent, decision: Decision[ShardRecord], now: Millis) -> None:
             term.observe(event, decision, now)
             if spans.recorder is not None:
                 term.trace(event, decision, machine, now)
@@ -411,7 +429,7 @@ class Shards(ShardTerms[TransactionTerm]):
         )
 
 
-def _is_delayed(answer: Any) -> bool:
+def _is_delayed(answer: object) -> bool:
     """True if the request was refused for its connection (`core.request_origin`). It then waits for no transaction's
     completion."""
     if isinstance(answer, ErrorAnswer) and answer.is_completing:

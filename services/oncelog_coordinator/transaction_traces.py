@@ -8,7 +8,7 @@ A process without tracing does none of it.
 
 import time
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from oncelog.api.v1.types_pb2 import TraceContext
 from oncelog.ids import CoordinatorEpoch, Millis
@@ -17,6 +17,7 @@ from oncelog.rpc.trace_context import trace_message
 from oncelog.telemetry import spans
 from oncelog.trace import TransactionTrace
 from oncelog_coordinator.core.markers import MarkersDelivered, MarkerWanted
+from oncelog_coordinator.core.shard_machine import ShardEvent, ShardRecord
 from oncelog_coordinator.core.txn_events import (
     AddPartitions,
     CompletePrepared,
@@ -31,13 +32,14 @@ from oncelog_coordinator.core.txn_state import TxnMetadata, TxnState
 _APPEND: Final = "state append"
 _NS_PER_MS: Final = 1_000_000
 _DECIDED_WITHOUT_REQUEST: Final = (TxnTimedOut, MarkersDelivered)
-_OF_A_PRODUCER: Final = frozenset({AddPartitions, VerifyPartitions, EndTxn})
-_OF_AN_ID: Final = _OF_A_PRODUCER | {
+_OF_A_PRODUCER: Final = (AddPartitions, VerifyPartitions, EndTxn)
+_OF_AN_ID: Final = (
+    *_OF_A_PRODUCER,
     InitProducerId,
     ForceTerminate,
     CompletePrepared,
     TxnTimedOut,
-}
+)
 _COMPLETE: Final = frozenset({TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT})
 _ABORTS: Final = frozenset({TxnState.PREPARE_ABORT, TxnState.COMPLETE_ABORT})
 
@@ -70,8 +72,8 @@ class TransactionTraces:
     def decided(
         self,
         running: spans.Span,
-        event: Any,
-        decision: Decision[Any],
+        event: ShardEvent,
+        decision: Decision[ShardRecord],
         known: TxnMetadata,
         now: Millis,
     ) -> None:
@@ -86,7 +88,7 @@ class TransactionTraces:
         running.details = (*running.details, partial(self._attributes_of, known))
         # Nearly every request names the producer that its transaction has.
         is_its = (
-            type(event) in _OF_A_PRODUCER
+            isinstance(event, _OF_A_PRODUCER)
             and event.producer_id == known.producer_id
             and event.producer_epoch == known.producer_epoch
             and known.state is not TxnState.EMPTY
@@ -96,7 +98,9 @@ class TransactionTraces:
             home.trace = known.trace
             home.is_kept = home.is_kept or is_kept(recorder, known, now)
 
-    def committed(self, event: Any, decision: Decision[Any], decided_ns: int, now_ns: int) -> int:
+    def committed(
+        self, event: ShardEvent, decision: Decision[ShardRecord], decided_ns: int, now_ns: int
+    ) -> int:
         """Record the append of a committed decision. Return the id of the trace in which the append can be seen; 0
         if none is kept."""
         seen_in = 0
@@ -157,10 +161,10 @@ class TransactionTraces:
         )
 
 
-def name_of(event: Any) -> str:
+def name_of(event: ShardEvent) -> str:
     """Return the transactional.id that an event is about; empty: it is about none."""
-    if type(event) in _OF_AN_ID:
-        return event.transactional_id  # type: ignore[no-any-return]
+    if isinstance(event, _OF_AN_ID):
+        return event.transactional_id
     name = getattr(event, "transactional_id", None)
     if isinstance(name, str):
         return name
@@ -211,7 +215,7 @@ def trace_of_marker(marker: MarkerWanted) -> TraceContext | None:
     )
 
 
-def _is_of(event: Any, known: TxnMetadata) -> bool:
+def _is_of(event: ShardEvent, known: TxnMetadata) -> bool:
     """True if the request belongs to this transaction, or to the producer that was fenced with it."""
     if isinstance(event, _DECIDED_WITHOUT_REQUEST):
         return True

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Coroutine, Mapping
 from contextvars import Context, ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import KafkaError
@@ -228,18 +228,18 @@ class Access:
                 await self._report_logout(session)
                 return
 
-    def _start_report(self, report: Coroutine[Any, Any, None], name: str) -> None:
+    def _start_report(self, report: Coroutine[object, object, None], name: str) -> None:
         # The task has a context of its own: the request that starts it has little time left (`time_budget`).
         task = asyncio.create_task(report, name=name, context=Context())
         self._reports.add(task)
         task.add_done_callback(self._reports.discard)
 
 
-def claimed(claims: Mapping[str, Any], path: str) -> list[str]:
+def claimed(claims: Mapping[str, object], path: str) -> list[str]:
     """Return the texts of a claim, which is a list or words of one text. The whole path is tried as a name before its
     dots lead into nested claims.
     """
-    found: Any = claims.get(path)
+    found: object = claims.get(path)
     if found is None:
         found = claims
         for part in path.split("."):

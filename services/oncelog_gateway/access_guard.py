@@ -4,12 +4,13 @@ body.
 
 from collections.abc import Sequence
 from http.cookies import CookieError, SimpleCookie
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlencode
 
 from fastapi import Request
 from fastapi.responses import RedirectResponse, Response
 from starlette.routing import Match, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.security.api_tokens import Role
@@ -18,7 +19,7 @@ from oncelog_gateway.audit import AuditLog
 from oncelog_gateway.core.route_roles import METRICS, OPEN, ROLE_OF, RouteKey, without_role
 from oncelog_gateway.operators import CALLER_KEY, ROUTE_KEY, Operators
 from oncelog_gateway.problems import plain_problem, problem_of, respond
-from oncelog_gateway.request_guard import READING_METHODS, AsgiApp, Message, Receive, Scope, Send
+from oncelog_gateway.request_guard import READING_METHODS
 
 COOKIE: Final = "oncelog-session"
 SECURE_COOKIE: Final = "__Host-oncelog-session"
@@ -35,7 +36,7 @@ class AccessGuard:
 
     def __init__(
         self,
-        app: AsgiApp,
+        app: ASGIApp,
         access: Access,
         routes: Sequence[Route],
         operators: Operators,
@@ -192,7 +193,7 @@ def session_cookie(request: Request, operators: Operators) -> str | None:
     no plain page can set.
     """
     name = SECURE_COOKIE if is_secure(request, operators) else COOKIE
-    cookies: Any = SimpleCookie()
+    cookies = SimpleCookie()
     for header in request.headers.getlist("cookie"):
         try:
             cookies.load(header)

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from pydantic import Field
 
@@ -16,7 +16,7 @@ READ_BYTES_MAX: Final = 16 << 20
 NEWEST_BYTES_MAX: Final = 1 << 20
 """Bytes that are read for a page that shows the newest acts alone, and that is read again every few seconds."""
 
-_OF_EARLIER_VERSIONS: Final[dict[str, Any]] = {
+_OF_EARLIER_VERSIONS: Final[dict[str, object]] = {
     # Lines of versions without a login have no caller.
     "caller": "anonymous",
     "remote_address": "unknown",
@@ -33,7 +33,7 @@ class Act(Resource):
     audit_id: str
     time_ms: int
     action: str = Field(examples=["terminate_transaction"])
-    target: dict[str, Any]
+    target: dict[str, object]
     outcome: Outcome = Field(
         description="under_way: no outcome is written, and none will be if its gateway ended meanwhile; unknown: it "
         "was asked for, and nobody answered"
@@ -99,8 +99,8 @@ def _read(path: Path, bytes_max: int) -> tuple[list[Act], bool]:
             lines = file.read().splitlines()
     except FileNotFoundError:
         return [], True
-    attempted: dict[str, dict[str, Any]] = {}
-    ended: dict[str, dict[str, Any]] = {}
+    attempted: dict[str, dict[str, object]] = {}
+    ended: dict[str, dict[str, object]] = {}
     for line in lines:
         try:
             entry = json.loads(line)
@@ -115,7 +115,7 @@ def _read(path: Path, bytes_max: int) -> tuple[list[Act], bool]:
     return acts, size <= bytes_max
 
 
-def _act(attempted: dict[str, Any], ended: dict[str, Any]) -> Act:
+def _act(attempted: dict[str, object], ended: dict[str, object]) -> Act:
     return Act.model_validate(
         {
             **_OF_EARLIER_VERSIONS,

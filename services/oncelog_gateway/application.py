@@ -1,7 +1,7 @@
 """The FastAPI application: routers, problems, and what every request passes through."""
 
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Final
 
 from fastapi import Depends, FastAPI
 from fastapi.responses import HTMLResponse
@@ -19,6 +19,7 @@ from oncelog_gateway.acts import Acts
 from oncelog_gateway.audit import AuditLog
 from oncelog_gateway.console import console_router
 from oncelog_gateway.console_pages import Explained, Pages, Views
+from oncelog_gateway.core.topic_configs import OpenApi
 from oncelog_gateway.explanations import Explanations
 from oncelog_gateway.groups import Groups
 from oncelog_gateway.head_requests import HeadAsGet
@@ -245,7 +246,7 @@ def _document_problems(app: FastAPI) -> None:
     """
     generate = app.openapi
 
-    def openapi() -> dict[str, Any]:
+    def openapi() -> OpenApi:
         if app.openapi_schema is None:
             schema = generate()
             schemas = schema.setdefault("components", {}).setdefault("schemas", {})

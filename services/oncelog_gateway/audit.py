@@ -11,11 +11,10 @@ import errno
 import json
 import os
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.runtime.clock import Clock
@@ -42,7 +41,7 @@ class AuditLog:
 
     @asynccontextmanager
     async def attempt(
-        self, operator: Operator, action: str, target: dict[str, Any]
+        self, operator: Operator, action: str, target: Mapping[str, object]
     ) -> AsyncIterator["Attempt"]:
         """Write both lines of an act. The `async with` block does the act and sets the detail, or raises why it was
         not done.
@@ -55,7 +54,9 @@ class AuditLog:
             raise
         await self._ended(attempt.audit_id, attempt.outcome, attempt.detail)
 
-    async def _attempted(self, operator: Operator, action: str, target: dict[str, Any]) -> str:
+    async def _attempted(
+        self, operator: Operator, action: str, target: Mapping[str, object]
+    ) -> str:
         """Write the first line of an act and return its audit id, once the line is durable. Raises
         KafkaError(KAFKA_STORAGE_ERROR) when it cannot be.
         """
@@ -72,7 +73,9 @@ class AuditLog:
         )
         return audit_id
 
-    async def refused(self, operator: Operator, target: dict[str, Any], error: KafkaError) -> None:
+    async def refused(
+        self, operator: Operator, target: Mapping[str, object], error: KafkaError
+    ) -> None:
         """Write both lines of an act that was refused before it began."""
         await self._failed(await self._attempted(operator, "refused_act", target), error)
 
@@ -97,7 +100,7 @@ class AuditLog:
         )
         await self._ended(audit_id, "refused" if is_known else "unknown", str(error))
 
-    async def _append(self, line: dict[str, Any]) -> None:
+    async def _append(self, line: Mapping[str, object]) -> None:
         content = json.dumps(line).encode("ascii") + b"\n"
         async with self._lock:
             try:

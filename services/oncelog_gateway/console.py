@@ -3,7 +3,7 @@ come. Nothing comes from elsewhere, and nothing has to be built.
 """
 
 from http import HTTPStatus
-from typing import Any, Final, cast, get_args
+from typing import Final, cast, get_args
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
@@ -38,6 +38,7 @@ from oncelog_gateway.core.paging import PageRequest
 from oncelog_gateway.core.route_roles import ROLE_OF
 from oncelog_gateway.core.slow_transactions import slowest
 from oncelog_gateway.core.swim_lanes import NAMES_WIDTH, draw
+from oncelog_gateway.core.topic_configs import OpenApi
 from oncelog_gateway.core.transaction_spans import gather
 from oncelog_gateway.operators import Operators
 from oncelog_gateway.partitions import all_partitions
@@ -346,8 +347,8 @@ def _page_of(image: MetadataImage, text: str) -> str:
     return f"/transactions?{urlencode({'id_pattern': text})}" if "*" in text else ""
 
 
-def _by_tag(schema: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    tags: dict[str, list[dict[str, Any]]] = {}
+def _by_tag(schema: OpenApi) -> dict[str, list[OpenApi]]:
+    tags: dict[str, list[OpenApi]] = {}
     for path, operations in schema["paths"].items():
         for method in _METHODS:
             operation = operations.get(method)
@@ -368,7 +369,7 @@ def _by_tag(schema: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     return tags
 
 
-def _body_fields(schema: dict[str, Any], operation: dict[str, Any]) -> list[dict[str, Any]]:
+def _body_fields(schema: OpenApi, operation: OpenApi) -> list[OpenApi]:
     content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
     body = content.get("schema", {})
     reference = body.get("$ref") or next(
@@ -390,7 +391,7 @@ def _body_fields(schema: dict[str, Any], operation: dict[str, Any]) -> list[dict
     ]
 
 
-def _type_of(field: dict[str, Any]) -> str:
+def _type_of(field: OpenApi) -> str:
     """Return the type of a body's field for a reader: a body within a body is an object, and a choice of words is a
     string.
     """

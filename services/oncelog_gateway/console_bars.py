@@ -7,7 +7,7 @@ own, and says so: a transaction that hung for minutes would leave nothing to see
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from oncelog.telemetry.events import Event
 from oncelog.wording import counted
@@ -235,7 +235,7 @@ def strip_of(spans: Sequence[Span], now_ms: int, page_of: Mapping[str, int]) -> 
 
 def bars_page(
     transactional_id: str, found: Sequence[Span | Between], number: int, now_ms: int, key: str = ""
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return what the template needs of one page of bars, newest first. A page number beyond the last page gives the
     last one.
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 from fastapi import FastAPI, Request
@@ -116,12 +116,12 @@ class Pages:
         self._templates.filters["terminate_command"] = terminate_command
         self._templates.filters["complete_command"] = complete_command
 
-    def page(self, template: str, here: str, /, **values: Any) -> HTMLResponse:
+    def page(self, template: str, here: str, /, **values: object) -> HTMLResponse:
         """Render one page. `here` is the path in the navigation that the page belongs to."""
         return HTMLResponse("".join(self._parts(template, here, values)))
 
     async def page_in_turns(
-        self, turns: Turns, template: str, here: str, /, **values: Any
+        self, turns: Turns, template: str, here: str, /, **values: object
     ) -> HTMLResponse:
         """Render one page of many rows as `page` does, and let other tasks run in between."""
         parts = []
@@ -130,7 +130,7 @@ class Pages:
             await turns.next()
         return HTMLResponse("".join(parts))
 
-    def _parts(self, template: str, here: str, values: dict[str, Any]) -> Iterator[str]:
+    def _parts(self, template: str, here: str, values: dict[str, object]) -> Iterator[str]:
         values.setdefault("subject", "")
         values.setdefault("events", "")
         return self._templates.get_template(template).generate(
@@ -167,7 +167,7 @@ class Pages:
         missing = self.missing
 
         class PageRoute(APIRoute):
-            def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+            def get_route_handler(self) -> Callable[[Request], Coroutine[object, object, Response]]:
                 handle = super().get_route_handler()
 
                 async def handled(request: Request) -> Response:

@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from oncelog.telemetry.events import Event
 from oncelog_gateway.acts import Act
@@ -94,13 +94,14 @@ def moment(time_ms: int) -> str:
         return f"{time_ms} ms"
 
 
-def field_texts(decoded: Mapping[str, Any]) -> list[tuple[str, str]]:
+def field_texts(decoded: Mapping[str, object]) -> list[tuple[str, str]]:
     """Return the names and texts of the fields of Kafka's own record: times as times, and empty fields left out."""
     found: list[tuple[str, str]] = []
     for name, value in sorted(decoded.items(), key=lambda one: one[0] in _SAID_LAST):
         if name == "type" or value is None or value == []:
             continue
         if name.endswith("_ms") and not name.endswith("timeout_ms"):
+            assert isinstance(value, int), (name, value)
             found.append((name.removesuffix("_ms"), moment(value)))
         elif isinstance(value, list):
             found.append((name, ", ".join(map(_item_text, value))))
@@ -109,7 +110,7 @@ def field_texts(decoded: Mapping[str, Any]) -> list[tuple[str, str]]:
     return found
 
 
-def _item_text(one: Any) -> str:
+def _item_text(one: object) -> str:
     if isinstance(one, Mapping):
         return " ".join(f"{name} {text}" for name, text in field_texts(one))
     return str(one)

@@ -103,14 +103,14 @@ class Groups:
     async def _listed(self, states: Sequence[str]) -> tuple[list[Group], list[KafkaError]]:
         request = pb.ListGroupsRequest(state_filters=states)
 
-        async def ask(node_id: int) -> pb.ListGroupsResponse:
+        async def groups_on(node_id: int) -> pb.ListGroupsResponse:
             answer = await self._roles.ask_groups(
                 node_id, lambda groups: groups.ListGroups, request
             )
             raise_for(answer.error_code, f"the coordinator on node {node_id} is not ready")
             return answer
 
-        answers, failures = await all_answers(map(ask, self._roles.group_coordinators()))
+        answers, failures = await all_answers(map(groups_on, self._roles.group_coordinators()))
         found = {one.group_id: one for answer in answers for one in answer.groups}
         return [resource_of(Group, found[one]) for one in sorted(found)], failures
 

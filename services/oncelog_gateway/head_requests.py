@@ -1,8 +1,7 @@
 """Answers HEAD as GET would be answered, without the body (RFC 9110, 9.3.2). Plain ASGI."""
 
 import anyio
-
-from oncelog_gateway.request_guard import AsgiApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 class HeadAsGet:
@@ -10,7 +9,7 @@ class HeadAsGet:
     is sent.
     """
 
-    def __init__(self, app: AsgiApp) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

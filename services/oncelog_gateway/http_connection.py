@@ -8,10 +8,12 @@ connections: 210 of them turned REST and `/health` off for good. Here each phase
 import asyncio
 import sys
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final, NotRequired, TypedDict, Unpack
 
 import h11
+from uvicorn import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
 
 from oncelog.process.connections import Connections
 from oncelog_gateway.problems import PROBLEM_JSON, plain_problem, problem_json
@@ -31,6 +33,15 @@ and the client would not see why.
 _ANSWERABLE: Final = (h11.IDLE, h11.SEND_RESPONSE)
 
 
+class FromUvicorn(TypedDict):
+    """The arguments with which uvicorn builds a connection."""
+
+    config: Config
+    server_state: ServerState
+    app_state: dict[str, object]
+    _loop: NotRequired[asyncio.AbstractEventLoop | None]
+
+
 class HttpConnection(H11Protocol):
     """One connection, which uvicorn builds once it is accepted."""
 
@@ -38,7 +49,7 @@ class HttpConnection(H11Protocol):
         self,
         open_connections: Connections["HttpConnection"],
         settings: GatewaySettings,
-        **from_uvicorn: Any,
+        **from_uvicorn: Unpack[FromUvicorn],
     ) -> None:
         super().__init__(**from_uvicorn)
         self.conn = StrictConnection(REQUEST_HEAD_BYTES_MAX, settings.request_bytes_max)

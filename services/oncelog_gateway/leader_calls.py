@@ -7,7 +7,7 @@ leads.
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from oncelog.api.v1 import controller_pb2, storage_pb2, types_pb2
 from oncelog.api.v1.types_pb2 import TopicPartition
@@ -60,13 +60,13 @@ def raise_for(error_code: int, message: str) -> None:
 
 
 async def all_answers(
-    calls: Iterable[Coroutine[Any, Any, ResponseT]],
+    calls: Iterable[Coroutine[object, object, ResponseT]],
 ) -> tuple[list[ResponseT], list[KafkaError]]:
     """Run all calls at once. Return the answers, and the failures of the calls without one."""
     answers: list[ResponseT] = []
     failures: list[KafkaError] = []
 
-    async def ask(call: Coroutine[Any, Any, ResponseT]) -> None:
+    async def add_answer(call: Coroutine[object, object, ResponseT]) -> None:
         try:
             answers.append(await call)
         except KafkaError as error:
@@ -74,7 +74,7 @@ async def all_answers(
 
     async with asyncio.TaskGroup() as group:
         for call in calls:
-            group.create_task(ask(call))
+            group.create_task(add_answer(call))
     return answers, failures
 
 

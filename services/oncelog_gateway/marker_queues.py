@@ -9,7 +9,7 @@ from oncelog_gateway.roles import Roles, all_answers
 async def marker_queues(roles: Roles) -> tuple[list[MarkerQueue], list[KafkaError]]:
     """Return the queues that are not empty, and the failures of the marker senders that did not answer."""
 
-    async def ask(sender: int) -> list[MarkerQueue]:
+    async def queues_of(sender: int) -> list[MarkerQueue]:
         return [_queue(sender, one) for one in await roles.describe_marker_queues(sender)]
 
     image = roles.image
@@ -22,7 +22,7 @@ async def marker_queues(roles: Roles) -> tuple[list[MarkerQueue], list[KafkaErro
     if all(image.nodes[node_id].fenced for node_id in senders):
         text = "no marker sender is alive: start one"
         nobody.append(KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, text))
-    found, failures = await all_answers(map(ask, senders))
+    found, failures = await all_answers(map(queues_of, senders))
     return [one for queues in found for one in queues], nobody + failures
 
 

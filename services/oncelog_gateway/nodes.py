@@ -1,7 +1,7 @@
 """Nodes as REST shows and changes them: their duties, draining, and forgetting."""
 
 from collections import Counter
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
@@ -200,7 +200,7 @@ def role_names(node: pb.Node) -> list[str]:
     return [pb.Role.Name(role).removeprefix("ROLE_").lower() for role in node.roles]
 
 
-def _shown(kind: type[NodeT], node: pb.Node, duties: Duties, **given: Any) -> NodeT:
+def _shown(kind: type[NodeT], node: pb.Node, duties: Duties, **given: object) -> NodeT:
     return resource_of(
         kind,
         node,

@@ -7,7 +7,7 @@ Kafka's, so that nothing is lost between a role's decision and the person who re
 import json
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final, TypedDict
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
 from oncelog.errors import ErrorCode, KafkaError
+from oncelog_gateway.core.topic_configs import OpenApi
 
 PROBLEM_JSON: Final = "application/problem+json"
 _SCHEMA: Final = {"$ref": "#/components/schemas/Problem"}
@@ -102,7 +103,19 @@ class Problem(BaseModel):
     errors: list[FieldProblem] | None = None
 
 
-def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+Responses = dict[int | str, OpenApi]
+"""The answers of a route by status, as FastAPI takes them."""
+
+
+class RouteArguments(TypedDict):
+    """Arguments of the decorators of routes."""
+
+    path: str
+    summary: str
+    responses: Responses
+
+
+def documented(*statuses: int) -> Responses:
     """Return the `responses` of a route that may answer these problems beside the usual ones."""
     return {
         status: {
@@ -113,7 +126,7 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def described(path: str, summary: str, *statuses: int) -> dict[str, Any]:
+def described(path: str, summary: str, *statuses: int) -> RouteArguments:
     """Return the arguments of a route's decorator: its path, its summary, and the problems beside the usual ones."""
     return {"path": path, "summary": summary, "responses": documented(*statuses)}
 

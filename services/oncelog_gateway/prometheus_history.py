@@ -11,7 +11,7 @@ import math
 import urllib.error
 import urllib.request
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final, TypedDict
 from urllib.parse import urlencode
 
 from oncelog_gateway.core.charts import Span
@@ -23,6 +23,13 @@ TIMEOUT_S: Final = 1.0
 ANSWER_BYTES_MAX: Final = 4 << 20
 _SAID_BYTES: Final = 300
 _HEADERS: Final = {"Accept": "application/json"}
+
+
+class _Series(TypedDict):
+    """A time series in an answer of Prometheus."""
+
+    metric: dict[str, str]
+    values: list[tuple[float, str]]
 
 
 class PrometheusAway(Exception):
@@ -74,7 +81,7 @@ class PrometheusHistory:
         if len(content) > ANSWER_BYTES_MAX:
             raise PrometheusAway(f"answers with more than {ANSWER_BYTES_MAX >> 20} MiB")
         try:
-            result: list[Any] = json.loads(content)["data"]["result"]
+            result: list[_Series] = json.loads(content)["data"]["result"]
             return [
                 line_of(query, one["metric"], one["values"], first_s, step_s, span.steps)
                 for one in result

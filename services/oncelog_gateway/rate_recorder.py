@@ -159,23 +159,23 @@ class RateRecorder:
         )
         self._remember(now, topics)
         if topics is not None:
-            self.ring.take("topic", topics.since_ms, now, topics.by)
+            self.ring.add_reading("topic", topics.since_ms, now, topics.by)
         ended = self._growth["transactions"].taken(
             now, _transactions(told), self._expected(told, "coordinator"), longest_ms
         )
         if ended is not None:
-            self.ring.take(
+            self.ring.add_reading(
                 "ended", ended.since_ms, now, {key: one[:1] for key, one in ended.by.items()}
             )
             if "commit" in ended.by:
                 buckets = zip(BUCKETS, ended.by["commit"][1:], strict=True)
-                self.ring.take(
+                self.ring.add_reading(
                     "buckets", ended.since_ms, now, {name: (count,) for name, count in buckets}
                 )
         cpu = {name: Told(one.started_ms, {name: (one.cpu_seconds,)}) for name, one in told.items()}
         used = self._growth["cpu"].taken(now, cpu, cpu.keys(), longest_ms)
         if used is not None:
-            self.ring.take("cpu", used.since_ms, now, used.by)
+            self.ring.add_reading("cpu", used.since_ms, now, used.by)
 
     def _expected(self, told: Iterable[str], role: str) -> set[str]:
         """Return the processes that must answer before this role's counters are known. A silent process of an older
@@ -188,17 +188,17 @@ class RateRecorder:
         self, before: int, now: int, told: Mapping[str, DescribeProcessResponse]
     ) -> None:
         memory = {name: (one.resident_bytes,) for name, one in told.items() if one.resident_bytes}
-        self.ring.take("memory", before, now, memory)
+        self.ring.add_reading("memory", before, now, memory)
         if self._expected(told, "storage") <= told.keys():
             held = {
                 f"{one.topic}-{one.partition}": (one.lso_lag,)
                 for answer in told.values()
                 for one in answer.held
             }
-            self.ring.take("held", before, now, held)
+            self.ring.add_reading("held", before, now, held)
         queued = [one.queued_markers for one in told.values() if one.HasField("queued_markers")]
         if queued and self._expected(told, "marker sender") <= told.keys():
-            self.ring.take("markers", before, now, {"markers": (sum(queued),)})
+            self.ring.add_reading("markers", before, now, {"markers": (sum(queued),)})
 
     async def _take_groups(self, now: int) -> None:
         """Read the levels of groups when they are due. This costs more than the rest: offsets of all groups, and the
@@ -217,7 +217,7 @@ class RateRecorder:
         self._groups_due_ms = now + pause_ms - WATCHED_EVERY_MS // 2
         is_known = before is not None and now - before <= IDLE_EVERY_MS * _LATE_FACTOR
         since = before if before is not None and is_known else now - WATCHED_EVERY_MS
-        self.ring.take("group", since, now, levels)
+        self.ring.add_reading("group", since, now, levels)
 
     def _remember(self, now: int, topics: Grown | None) -> None:
         if topics is None:

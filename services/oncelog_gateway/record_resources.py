@@ -1,10 +1,11 @@
 """Resources and request bodies of records in REST."""
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field
 
 from oncelog_gateway.core.record_walk import MarkerKind, Outcome
+from oncelog_gateway.core.topic_configs import OpenApi
 from oncelog_gateway.resources import INT32_MAX, Failure, RequestBody, Resource
 
 Isolation = Literal["read_committed", "read_uncommitted"]
@@ -44,7 +45,7 @@ class BrowsedRecord(Resource):
         None,
         description="null: of no transaction, or no coordinator knows the producer id any more",
     )
-    decoded: dict[str, Any] | None = Field(
+    decoded: dict[str, object] | None = Field(
         None, description="of Kafka's internal topics: the fields of key and value by name"
     )
 
@@ -88,7 +89,7 @@ _BASE64: Final = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=
 Base64 = Annotated[str | None, Field(pattern=_BASE64)]
 
 
-def _one_of(*names: str) -> dict[str, Any]:
+def _one_of(*names: str) -> OpenApi:
     """Return the JSON Schema that allows each of these fields as text or in base64, not both."""
     return {
         "allOf": [

@@ -129,7 +129,7 @@ class _Last:
         self.count = 0
         """How many records were given in all."""
 
-    def take(self, seen: Seen) -> bool:
+    def keep_record(self, seen: Seen) -> bool:
         self._found.append(seen)
         self.count += 1
         return True
@@ -155,7 +155,7 @@ class Source:
         found: list[Seen] = []
         rows: list[Found] = []
 
-        def take(seen: Seen) -> bool:
+        def keep_record(seen: Seen) -> bool:
             if len(rows) + len(found) == share or page.shown_bytes_left <= 0:
                 return False
             found.append(seen)
@@ -166,7 +166,7 @@ class Source:
         left, has_more = max(page.bytes_left, 1), start < end
         while has_more:
             before = position
-            position = await self._scan(position, end, page, left, take)
+            position = await self._scan(position, end, page, left, keep_record)
             # Behind the last stable offset some of them may turn out not to be wanted.
             rows += await self._decided(found, page)
             left = page.bytes_left - (page.spent - spent)
@@ -199,7 +199,9 @@ class Source:
             found = _Last(share - len(rows))
             counts = (page.aborted, page.markers, page.filtered)
             spent, looked, page.unreadable_from = page.spent, page.looked, start
-            position = await self._scan(start, before, page, max(min(left, quota), 1), found.take)
+            position = await self._scan(
+                start, before, page, max(min(left, quota), 1), found.keep_record
+            )
             cost = page.spent - spent
             left -= cost
             if position < before and before - start > 1:
@@ -223,10 +225,16 @@ class Source:
         return rows, before if before > begin else None
 
     async def _scan(
-        self, start: int, end: int, page: PageSoFar, bytes_max: int, take: Callable[[Seen], bool]
+        self,
+        start: int,
+        end: int,
+        page: PageSoFar,
+        bytes_max: int,
+        keep_record: Callable[[Seen], bool],
     ) -> int:
-        """Give the wanted records to `take`, until it has enough. Returns the offset behind the last record that was
-        looked at.
+        """Give the wanted records to `keep_record`, until it has enough.
+
+        Returns the offset behind the last record that was looked at.
         """
         walk, turns, position, left = Walk(), Turns(self.pace), start, bytes_max
         record_bytes_left = max(bytes_max, FETCH_BYTES) * EXPANSION
@@ -263,7 +271,7 @@ class Source:
                     continue
                 if offset >= end:
                     return end
-                if _is_wanted(one, page) and not take(one):
+                if _is_wanted(one, page) and not keep_record(one):
                     return offset
                 position = offset + 1
                 page.looked += 1

@@ -6,20 +6,15 @@ it cuts an IPv6 address at its first colon.
 """
 
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final
+from typing import Final
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from oncelog.process.host_header import AllowedHosts
 from oncelog_gateway.metrics import Metrics
 from oncelog_gateway.problems import Problem, plain_problem, respond
 from oncelog_gateway.security_headers import with_security_headers
 from oncelog_gateway.settings import GatewaySettings
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 READING_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"})
@@ -30,7 +25,7 @@ _SHOWN_HOST_LENGTH_MAX: Final = 100
 class RequestGuard:
     """Counts every request by its route and refuses requests that no route may see. It buffers nothing."""
 
-    def __init__(self, app: AsgiApp, metrics: Metrics, settings: GatewaySettings) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, settings: GatewaySettings) -> None:
         self._app = app
         self._metrics = metrics
         self._hosts = AllowedHosts(settings.host, settings.allowed_hosts)

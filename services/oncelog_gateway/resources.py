@@ -1,7 +1,7 @@
 """Models of REST's resources, one for each. Times are milliseconds; `null` means "none" or "not known"."""
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Final, Literal, TypedDict, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -25,8 +25,6 @@ INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 TopicName = Annotated[str, Field(min_length=1, max_length=249, examples=["orders"])]
 PartitionIndex = Annotated[int, Field(ge=0, le=INT32_MAX, examples=[0])]
-
-
 RowT = TypeVar("RowT")
 
 
@@ -47,7 +45,7 @@ ResourceT = TypeVar("ResourceT", bound=Resource)
 _ABSENT: Final = object()
 
 
-def resource_of(kind: type[ResourceT], source: object, /, **given: Any) -> ResourceT:
+def resource_of(kind: type[ResourceT], source: object, /, **given: object) -> ResourceT:
     """Return the resource with the fields that are given. The others come from the attributes of the same names in
     `source`, a role's answer.
 
@@ -109,12 +107,18 @@ def failure_of(error: KafkaError) -> Failure:
     )
 
 
+class PageFields(TypedDict):
+    total: int
+    next_cursor: str | None
+    incomplete: list[Failure]
+
+
 def paged(
     rows: Sequence[RowT],
     key: Callable[[RowT], Key],
     paging: PageRequest,
     failures: Sequence[KafkaError] = (),
-) -> tuple[list[RowT], dict[str, Any]]:
+) -> tuple[list[RowT], PageFields]:
     """Return the rows of this page, and the fields of `Page` for its constructor. Raises KafkaError for an invalid
     cursor.
     """

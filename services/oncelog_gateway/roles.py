@@ -92,13 +92,13 @@ class Roles(LeaderCalls):
         """Return the answers of all coordinators of transaction shards, and the failures of those that gave none."""
         owners = self._transaction_owners()
 
-        async def ask(node_id: int) -> ListingT:
+        async def listing_of(node_id: int) -> ListingT:
             call = method(self._coordinator(node_id))
             answer = await self.call(f"the coordinator on node {node_id}", call, request)
             raise_for(answer.error_code, answer.error_message)
             return answer
 
-        answers, failures = await all_answers(map(ask, sorted(set(owners.values()))))
+        answers, failures = await all_answers(map(listing_of, sorted(set(owners.values()))))
         if self._transaction_owners() != owners:
             # Neither the old owner nor the new one may have listed what it holds.
             failures.append(

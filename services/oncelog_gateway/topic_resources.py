@@ -1,7 +1,7 @@
 """Resources and request bodies of topics in REST. A config has the same name and the same JSON type in both."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
@@ -36,9 +36,9 @@ ConfigChanges = Annotated[
     BeforeValidator(changes_as_text),
     WithJsonSchema(CHANGES_SCHEMA),
 ]
-ShownConfigs = Annotated[dict[str, Any], WithJsonSchema(SHOWN_SCHEMA)]
+ShownConfigs = Annotated[dict[str, object], WithJsonSchema(SHOWN_SCHEMA)]
 ConfigValue = Annotated[
-    Any,
+    object,
     WithJsonSchema(
         {"type": ["integer", "number", "boolean", "string", "array"], "items": {"type": "string"}}
     ),

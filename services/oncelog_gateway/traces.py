@@ -4,11 +4,12 @@
 A request that ends a transaction is in that transaction's trace; its caller, if it has one, is linked.
 """
 
-from typing import Any, Final
+from typing import Final
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from oncelog.telemetry import spans
 from oncelog.trace import read_traceparent
-from oncelog_gateway.request_guard import AsgiApp, Message, Receive, Scope, Send
 
 _READING_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _SERVER_ERROR: Final = 500
@@ -17,7 +18,7 @@ _SERVER_ERROR: Final = 500
 class TracedRequests:
     """Traces requests behind the guard: a request that the guard refuses has no span."""
 
-    def __init__(self, app: AsgiApp) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -32,7 +33,7 @@ class TracedRequests:
             "http.request.method": scope["method"],
             "url.path": scope["path"],
         }
-        client: Any = scope.get("client")
+        client = scope.get("client")
         if client:
             attributes["client.address"] = f"{client[0]}:{client[1]}"
         with spans.outermost(

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from heapq import nsmallest
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from oncelog.api.v1 import coordinator_pb2
 from oncelog.errors import ErrorCode, KafkaError
@@ -405,7 +405,7 @@ def _shown(
     kind: type[TransactionT],
     one: coordinator_pb2.TransactionDescription,
     now: Millis,
-    **given: Any,
+    **given: object,
 ) -> TransactionT:
     opened = _open_since(one)
     is_ongoing, is_kept = one.state == "Ongoing", one.HasField("owner_producer_id")

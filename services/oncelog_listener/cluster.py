@@ -90,9 +90,8 @@ LEADER_TIMEOUT_S: Final = 120.0
 _DATETIME_MS_MAX: Final = 253_402_300_799_999
 
 
-class Unanswered(NamedTuple):
-    """The error that a client gets in place of a role's answer: the role did not answer, or the request is refused.
-    NONE: nothing is wrong."""
+class ApiError(NamedTuple):
+    """An error code with its message, as a client gets them (Kafka's class of this name). NONE: nothing is wrong."""
 
     error_code: ErrorCode
     error_message: str
@@ -100,9 +99,9 @@ class Unanswered(NamedTuple):
     """True if the request may have reached the role, and may have been executed."""
 
 
-def unanswered(status: Status) -> Unanswered:
-    """Return the controller's status of a change as an Unanswered; NONE: the change is done."""
-    return Unanswered(error_code_of(status.error_code), status.error_message)
+def api_error(status: Status) -> ApiError:
+    """Return the controller's status of a change as an ApiError; NONE: the change is done."""
+    return ApiError(error_code_of(status.error_code), status.error_message)
 
 
 class Address(NamedTuple):
@@ -175,7 +174,7 @@ class Cluster:
         except KeyError:
             raise OncelogError(f"coordinator {node_id} is not known yet") from None
 
-    async def ask(self, answer: Awaitable[AnswerT]) -> AnswerT:
+    async def answer_in_time(self, answer: Awaitable[AnswerT]) -> AnswerT:
         """Return the answer of a coordinator or the controller. Raises one of PEER_FAILURES."""
         return await answer_within(answer, self.settings.request_timeout_ms / 1000)
 
@@ -184,16 +183,16 @@ class Cluster:
         change: Callable[[ControllerStub], Awaitable[ChangeT]],
         *,
         validate_only: bool = False,
-    ) -> ChangeT | Unanswered:
-        """Return the controller's answer to a change, once this node's image has the change; an Unanswered if there is
+    ) -> ChangeT | ApiError:
+        """Return the controller's answer to a change, once this node's image has the change; an ApiError if there is
         no answer.
 
         With `validate_only` nothing changes, and no image is waited for.
         """
         try:
-            answer = await self.ask(change(self.directory.controller()))
+            answer = await self.answer_in_time(change(self.directory.controller()))
         except PEER_FAILURES as error:
-            return Unanswered(ErrorCode.REQUEST_TIMED_OUT, f"the controller: {error!r}")
+            return ApiError(ErrorCode.REQUEST_TIMED_OUT, f"the controller: {error!r}")
         if not validate_only:
             await self.wait_for_image(answer.metadata_offset)
         return answer
@@ -202,16 +201,16 @@ class Cluster:
         self,
         count: int,
         change: Callable[[ControllerStub], Awaitable[_Changes[RowT_co]]],
-        refusal: Unanswered | None,
-    ) -> Sequence[RowT_co | Unanswered]:
-        """Return the controller's row for each of `count` changes of one request, or an Unanswered.
+        refusal: ApiError | None,
+    ) -> Sequence[RowT_co | ApiError]:
+        """Return the controller's row for each of `count` changes of one request, or an ApiError.
 
         With a `refusal` every change gets that, and the controller is not asked.
         """
         if not count:
             return ()
         answer = refusal or await self.ask_controller(change)
-        return [answer] * count if isinstance(answer, Unanswered) else answer.results
+        return [answer] * count if isinstance(answer, ApiError) else answer.results
 
     async def wait_for_image(self, metadata_offset: int) -> bool:
         """Wait until this node's image has the change; False when this takes too long."""
@@ -223,21 +222,21 @@ class Cluster:
 
     def leader_of(
         self, image: MetadataImage, key: TopicPartition, topic_id: bytes = b""
-    ) -> int | Unanswered:
-        """Return the node that leads the partition, of the topic with this id where one is given; an Unanswered if
+    ) -> int | ApiError:
+        """Return the node that leads the partition, of the topic with this id where one is given; an ApiError if
         there is none."""
         found = image.partition(Partition(*key))
         if found is None:
-            return Unanswered(
+            return ApiError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {key[0]}-{key[1]}"
             )
         if topic_id and image.topics[key[0]].topic_id != topic_id:
-            return Unanswered(
+            return ApiError(
                 ErrorCode.UNKNOWN_TOPIC_ID, f"{key[0]} was deleted, and made again under its name"
             )
         leader: int = found.leader
         if leader < 0:
-            return Unanswered(
+            return ApiError(
                 ErrorCode.LEADER_NOT_AVAILABLE, f"partition {key[0]}-{key[1]} has no leader now"
             )
         return leader
@@ -247,12 +246,12 @@ class Cluster:
         items: Mapping[TopicPartition, ItemT],
         method: Callable[[StorageStub], Unary[RequestT, _Partitions[FoundT]]],
         request: Callable[[list[ItemT]], RequestT],
-    ) -> dict[TopicPartition, FoundT | Unanswered]:
-        """Return each partition's row in the answer of its leader, or an Unanswered. `request` makes the request to
+    ) -> dict[TopicPartition, FoundT | ApiError]:
+        """Return each partition's row in the answer of its leader, or an ApiError. `request` makes the request to
         one leader."""
 
         async def ask(storage: StorageStub, some: list[ItemT]) -> Sequence[FoundT]:
-            return (await self.ask(method(storage)(request(some)))).partitions
+            return (await self.answer_in_time(method(storage)(request(some)))).partitions
 
         return await self.ask_leaders(items, ask)
 
@@ -263,15 +262,15 @@ class Cluster:
         repeatable: Repeatable = Repeatable.ALWAYS,
         is_wanted: Callable[[], bool] = lambda: True,
         topic_ids: Mapping[str, bytes] = MappingProxyType({}),
-    ) -> dict[TopicPartition, FoundT | Unanswered]:
-        """Return each partition's answer from its leader: what `ask(stub, items)` returned for it, or an Unanswered.
+    ) -> dict[TopicPartition, FoundT | ApiError]:
+        """Return each partition's answer from its leader: what `ask(stub, items)` returned for it, or an ApiError.
 
         Every leader gets one call, all at once; `ask` returns objects that name their topic and partition. Partitions
         whose leader is gone or was replaced are asked for again, where `repeatable` allows it and as long as
         `is_wanted`; those of `topic_ids` as long as it is the same topic.
         """
         retries = RetryPolicy(self)
-        answers: dict[TopicPartition, FoundT | Unanswered] = {}
+        answers: dict[TopicPartition, FoundT | ApiError] = {}
         pending = items
         while True:
             image = self.image
@@ -289,11 +288,11 @@ class Cluster:
     def _is_repeated(
         self,
         key: TopicPartition,
-        answer: FoundT | Unanswered,
+        answer: FoundT | ApiError,
         repeatable: Repeatable,
         topic_id: bytes | None,
     ) -> bool:
-        was_sent = not isinstance(answer, Unanswered) or answer.was_sent
+        was_sent = not isinstance(answer, ApiError) or answer.was_sent
         exists = self.image.partition(Partition(*key)) is not None
         if exists and topic_id:
             exists = self.image.topics[key[0]].topic_id == topic_id
@@ -306,12 +305,12 @@ class Cluster:
         ask: Callable[[StorageStub, list[ItemT]], Awaitable[Sequence[FoundT]]],
         repeatable: Repeatable,
         topic_ids: Mapping[str, bytes],
-    ) -> dict[TopicPartition, FoundT | Unanswered]:
+    ) -> dict[TopicPartition, FoundT | ApiError]:
         by_leader: dict[int, list[TopicPartition]] = {}
-        answers: dict[TopicPartition, FoundT | Unanswered] = {}
+        answers: dict[TopicPartition, FoundT | ApiError] = {}
         for key in items:
             leader = self.leader_of(image, key, topic_ids.get(key[0], b""))
-            if isinstance(leader, Unanswered):
+            if isinstance(leader, ApiError):
                 answers[key] = leader
             else:
                 by_leader.setdefault(leader, []).append(key)
@@ -332,7 +331,7 @@ class Cluster:
         keys: list[TopicPartition],
         items: Mapping[TopicPartition, ItemT],
         ask: Callable[[StorageStub, list[ItemT]], Awaitable[Sequence[FoundT]]],
-        answers: dict[TopicPartition, FoundT | Unanswered],
+        answers: dict[TopicPartition, FoundT | ApiError],
         repeatable: Repeatable,
     ) -> None:
         def leads(image: MetadataImage) -> bool:
@@ -345,7 +344,7 @@ class Cluster:
             call = ask(self.storage(leader), [items[key] for key in keys])
             found = await answer_of_owner(call, LEADER_TIMEOUT_S, self.metadata, leads)
         except PEER_FAILURES as error:
-            lost = Unanswered(
+            lost = ApiError(
                 ErrorCode.NETWORK_EXCEPTION, f"storage node {leader}: {error!r}", was_sent(error)
             )
             answers.update((key, lost) for key in keys)
@@ -354,7 +353,7 @@ class Cluster:
             answers[answer.topic, answer.partition] = answer
         for key in keys:
             if key not in answers:
-                answers[key] = Unanswered(
+                answers[key] = ApiError(
                     ErrorCode.UNKNOWN_SERVER_ERROR, f"storage node {leader} left {key} out"
                 )
 

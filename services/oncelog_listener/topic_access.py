@@ -6,19 +6,15 @@ from typing import Any, Final
 from oncelog.errors import ErrorCode
 from oncelog.security.acl import Operation, ResourceType
 from oncelog_listener.call import Call
-from oncelog_listener.cluster import TopicPartition, Unanswered
+from oncelog_listener.cluster import ApiError, TopicPartition
 from oncelog_listener.core.authorized_operations import ON_CLUSTER, ON_TOPIC
 from oncelog_listener.turns import TURN_ELEMENTS
 
-TOPIC_REFUSED: Final = Unanswered(
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."
-)
-CLUSTER_REFUSED: Final = Unanswered(
+TOPIC_REFUSED: Final = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
+CLUSTER_REFUSED: Final = ApiError(
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."
 )
-GROUP_REFUSED: Final = Unanswered(
-    ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed."
-)
+GROUP_REFUSED: Final = ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
 
 _ON_TOPIC: Final = tuple(one for one in Operation if ON_TOPIC >> one & 1)
 _ON_CLUSTER: Final = tuple(one for one in Operation if ON_CLUSTER >> one & 1)
@@ -75,7 +71,7 @@ def refused_creations(call: Call, names: Iterable[str]) -> frozenset[str]:
     return refused_topics(call, Operation.CREATE, names)
 
 
-def cluster_refusal(call: Call, operation: Operation) -> Unanswered | None:
+def cluster_refusal(call: Call, operation: Operation) -> ApiError | None:
     """Return the refusal if the client may not perform the operation on the cluster; None: it may."""
     return None if call.may_cluster(operation) else CLUSTER_REFUSED
 

@@ -51,7 +51,7 @@ async def create_missing(cluster: Cluster, names: Sequence[str]) -> None:
         ]
     )
     try:
-        answer = await cluster.ask(cluster.directory.controller().CreateTopics(request))
+        answer = await cluster.answer_in_time(cluster.directory.controller().CreateTopics(request))
     except PEER_FAILURES as error:
         log.warning("topics %s were not created: %r", ", ".join(missing), error)
         return

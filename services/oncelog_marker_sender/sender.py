@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Final, Protocol, cast
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode, OncelogError
@@ -46,6 +46,12 @@ GROUP_COORDINATOR: Final = 2**31
 
 It is another service than the node's storage, so it has a queue of its own.
 """
+
+
+class WritesMarkersAtOnce(Protocol):
+    """A writer of markers in this process, which `takes_plain` has recognised."""
+
+    def WriteMarkersAtOnce(self, request: plain.WriteTxnMarkersRequest) -> Sequence[bool]: ...  # noqa: N802
 
 
 class MarkerSender:
@@ -155,7 +161,7 @@ class MarkerSender:
                 of_node.setdefault(node_id, []).append(position)
         for node_id, positions in of_node.items():
             try:
-                storage: Any = self._stub(node_id)
+                storage = self._stub(node_id)
             except KeyError:
                 continue
             if not takes_plain(storage, "WriteMarkersAtOnce"):
@@ -163,7 +169,7 @@ class MarkerSender:
             to_node = plain.WriteTxnMarkersRequest(
                 [request.markers[at] for at in positions], partial(self._sent_at_once, node_id)
             )
-            written = storage.WriteMarkersAtOnce(to_node)
+            written = cast(WritesMarkersAtOnce, storage).WriteMarkersAtOnce(to_node)
             for at, is_written in zip(positions, written, strict=True):
                 delivered[at] = is_written
         return delivered
@@ -208,7 +214,7 @@ class MarkerSender:
         own: NodeRequest | None = None
         for node_id in self._queues.nodes_of(delivery_id):
             if own is None:
-                own = self._queues.take(node_id, self._now_ms())
+                own = self._queues.request_for_node(node_id, self._now_ms())
             if own is None or own.node_id != node_id:
                 self._wake(node_id)
         if own is not None:
@@ -229,7 +235,7 @@ class MarkerSender:
     async def _run(self, node_id: NodeId, wake: asyncio.Event) -> None:
         while True:
             wake.clear()
-            request = self._queues.take(node_id, self._now_ms())
+            request = self._queues.request_for_node(node_id, self._now_ms())
             if request is not None:
                 await self._send(request)
                 continue
@@ -324,7 +330,7 @@ class MarkerSender:
         record_answered(request, codes, self._markers, self._queued_ns)
         if self._events is not None:
             self._events.refused(request.node_id, self._under_way(message), codes)
-        answered = self._queues.answered(
+        answered = self._queues.settle_request(
             request, codes, self._leader_of, self._now_ms(), random.random()
         )
         for bug in answered.bugs:

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, TypedDict
 
 from oncelog.errors import OncelogError
 from oncelog_server.data_folder import DataFolder, make_private, open_privately
@@ -37,6 +37,21 @@ CLUSTER: Final = "cluster"
 COMPRESSION: Final = 1
 DATABASE_TIMEOUT_MS: Final = 30_000
 _CHUNK_BYTES: Final = 1 << 20
+
+
+class _Fingerprint(TypedDict):
+    size: int
+    sha256: str
+
+
+class _Manifest(TypedDict):
+    """The last member of a backup: what is in it."""
+
+    format: int
+    oncelog: str
+    kind: str
+    made_at: str
+    files: dict[str, _Fingerprint]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,13 +158,8 @@ def _postmaster(data: Path) -> int:
 
 
 def _write(folder: Path, kind: str, partial: Path) -> Backup:
-    manifest: dict[str, Any] = {
-        "format": FORMAT,
-        "oncelog": version("oncelog"),
-        "kind": kind,
-        "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-    files: dict[str, dict[str, Any]] = {}
+    made_at = datetime.now(UTC).isoformat(timespec="seconds")
+    files: dict[str, _Fingerprint] = {}
     with (
         open(partial, "wb", opener=open_privately) as raw,
         tarfile.open(fileobj=raw, mode="w:gz", compresslevel=COMPRESSION) as tar,
@@ -166,7 +176,13 @@ def _write(folder: Path, kind: str, partial: Path) -> Backup:
                 hashed = _Hashed(content.read)
                 tar.addfile(info, hashed)
             files[name] = {"size": info.size, "sha256": hashed.hexdigest()}
-        manifest["files"] = files
+        manifest: _Manifest = {
+            "format": FORMAT,
+            "oncelog": version("oncelog"),
+            "kind": kind,
+            "made_at": made_at,
+            "files": files,
+        }
         body = json.dumps(manifest).encode()
         info = tarfile.TarInfo(MANIFEST)
         info.size, info.mode = len(body), 0o600
@@ -206,7 +222,7 @@ class _Hashed:
         return self._hash.hexdigest()
 
 
-def _described(manifest: dict[str, Any]) -> Backup:
+def _described(manifest: _Manifest) -> Backup:
     files = manifest["files"].values()
     return Backup(
         manifest["kind"],
@@ -222,8 +238,8 @@ def _described(manifest: dict[str, Any]) -> Backup:
 
 def _unpack(source: Path, folder: Path) -> Backup:
     """Unpack every file of the backup, and compare each with the manifest. Raises OSError, OncelogError."""
-    found: dict[str, dict[str, Any]] = {}
-    manifest: dict[str, Any] = {}
+    found: dict[str, _Fingerprint] = {}
+    manifest: _Manifest | None = None
     try:
         with tarfile.open(source, "r:gz") as tar:
             for member in tar:
@@ -237,12 +253,12 @@ def _unpack(source: Path, folder: Path) -> Backup:
                 tar.extract(member, folder, numeric_owner=True, filter="tar")
                 if member.isreg():
                     found[member.name] = _fingerprint(folder / member.name)
+        if not manifest:
+            raise ValueError("its end is missing")
         if manifest.get("format", FORMAT) != FORMAT:
             raise OncelogError(
                 f"{source} was made by a newer oncelog, {manifest['oncelog']}; use that one"
             )
-        if not manifest:
-            raise ValueError("its end is missing")
         wrong = sorted(name for name, one in manifest["files"].items() if found.get(name) != one)
         if wrong:
             raise ValueError(f"{wrong[0]} is not what was backed up")
@@ -258,7 +274,7 @@ def _unpack(source: Path, folder: Path) -> Backup:
         raise OncelogError(f"{source} is no whole backup: {error}; take another one") from error
 
 
-def _fingerprint(path: Path) -> dict[str, Any]:
+def _fingerprint(path: Path) -> _Fingerprint:
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK_BYTES):

@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.api.v1.process_pb2 import DescribeProcessResponse
@@ -61,7 +61,7 @@ class EmbeddedLog(Addresses):
     """The addresses of a running log, with its roles and the failure that may end it."""
 
     roles: "Roles"
-    failure: Callable[[], Coroutine[Any, Any, BaseException]]
+    failure: Callable[[], Coroutine[object, object, BaseException]]
     """Returns the reason why the process cannot go on, once there is one."""
 
 
@@ -104,7 +104,7 @@ async def run_embedded(
     sources: Sources,
     *,
     on_ready: Callable[[Addresses], None],
-    until: Callable[[EmbeddedLog], Coroutine[Any, Any, None]],
+    until: Callable[[EmbeddedLog], Coroutine[object, object, None]],
     clock: Clock | None = None,
 ) -> None:
     """Run every role until `until` returns; their settings are read from `sources`. `on_ready` is called once clients
@@ -119,7 +119,7 @@ async def run_embedded(
 
 
 async def _until_failed(
-    until: Callable[[EmbeddedLog], Coroutine[Any, Any, None]], log: EmbeddedLog
+    until: Callable[[EmbeddedLog], Coroutine[object, object, None]], log: EmbeddedLog
 ) -> None:
     """Wait for `until`. Raises what ended the log before it was told to stop."""
     stopped = asyncio.create_task(until(log))

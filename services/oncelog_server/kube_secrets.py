@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from oncelog.errors import OncelogError
 
@@ -14,6 +14,13 @@ KEPT: Final = {"helm.sh/resource-policy": "keep"}
 """Annotation that makes Helm keep the Secret. A former chart had it among its own objects, and an upgrade would
 delete it.
 """
+
+
+class _ApiException(Protocol):
+    """What the API refuses with, as the client of Kubernetes raises it."""
+
+    status: int
+    reason: str
 
 
 class Secrets(Protocol):
@@ -35,8 +42,8 @@ class ApiSecrets:
         from kubernetes import client, config
 
         config.load_incluster_config()
-        self._client: Any = client
-        self._api: Any = client.CoreV1Api()
+        self._client = client
+        self._api = client.CoreV1Api()
         self._namespace = namespace
 
     def read(self, name: str) -> dict[str, bytes] | None:
@@ -73,5 +80,5 @@ def _encoded(data: Mapping[str, bytes]) -> dict[str, str]:
     return {key: base64.b64encode(value).decode() for key, value in data.items()}
 
 
-def _refused(what: str, error: Any) -> OncelogError:
+def _refused(what: str, error: _ApiException) -> OncelogError:
     return OncelogError(f"Kubernetes does not let this Job {what}: {error.status} {error.reason}")

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import grpc
 
@@ -40,7 +40,7 @@ def passwords(folder: Path) -> dict[str, str]:
     return found
 
 
-def requests_of(users: Mapping[str, str]) -> Iterator[Any]:
+def requests_of(users: Mapping[str, str]) -> Iterator[pb.AlterUserScramCredentialsRequest]:
     """Yield one request for each mechanism: a user may be only once in a request."""
     for mechanism, number in _KAFKA_NUMBERS.items():
         request = pb.AlterUserScramCredentialsRequest()
@@ -57,7 +57,9 @@ def requests_of(users: Mapping[str, str]) -> Iterator[Any]:
         yield request
 
 
-def admit(request: Any, controllers: list[str], tls: MutualTls) -> None:
+def admit(
+    request: pb.AlterUserScramCredentialsRequest, controllers: list[str], tls: MutualTls
+) -> None:
     """Send a request to the active controller. A repetition changes nothing.
 
     Raises OncelogError when it is refused, or when no controller is active for a minute.
@@ -73,7 +75,7 @@ def admit(request: Any, controllers: list[str], tls: MutualTls) -> None:
     raise OncelogError(f"no controller took the users: {reason}")
 
 
-def _ask(address: str, request: Any, tls: MutualTls) -> str:
+def _ask(address: str, request: pb.AlterUserScramCredentialsRequest, tls: MutualTls) -> str:
     """Send a request to one controller. Returns empty text when it is done, else why another must be asked. Raises
     OncelogError when it is refused.
     """

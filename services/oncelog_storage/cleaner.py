@@ -76,7 +76,7 @@ class Cleaner:
     def __init__(
         self,
         settings: StorageSettings,
-        hosted: ReplicaManager,
+        replica_manager: ReplicaManager,
         log_directory: LogDirectory,
         clock: Clock,
         changed: ChangedSettings,
@@ -87,7 +87,7 @@ class Cleaner:
     ) -> None:
         self.metrics = CleanerMetrics()
         self._settings = settings
-        self._hosted = hosted
+        self._replica_manager = replica_manager
         self._log_directory = log_directory
         self._clock = clock
         self._changed = changed
@@ -150,7 +150,7 @@ class Cleaner:
 
     async def _choose(self) -> _Chosen | None:
         looked: list[_Chosen] = []
-        for leader in self._hosted:
+        for leader in self._replica_manager:
             if self._choices.may_clean(leader):
                 try:
                     if must_roll_to_clean(
@@ -167,7 +167,11 @@ class Cleaner:
             if leader.log.recovery_point < chosen.range.end_offset:
                 await self._checkpoint([leader])
             safe = self._look(leader, min(leader.last_stable_offset, leader.log.recovery_point))
-            if safe.range.is_wanted and self._hosted.holds(leader) and leader.offline is None:
+            if (
+                safe.range.is_wanted
+                and self._replica_manager.holds(leader)
+                and leader.offline is None
+            ):
                 return safe
         return None
 
@@ -282,12 +286,12 @@ class Cleaner:
         None means that one of them is no longer there, that the newest segment is among them, or that the partition is
         no longer hosted.
         """
-        return place_of(leader.log.segments, old) if self._hosted.holds(leader) else None
+        return place_of(leader.log.segments, old) if self._replica_manager.holds(leader) else None
 
     async def _keep_offset(self, leader: HostedPartition, cleaned_to: int) -> None:
-        if self._hosted.holds(leader):
+        if self._replica_manager.holds(leader):
             self._log_directory.cleaner_offsets[leader.partition] = cleaned_to
-            await self._hosted.keep(self._log_directory.cleaner_offsets)
+            await self._replica_manager.keep(self._log_directory.cleaner_offsets)
 
     async def _in_thread(self, work: Callable[[], ResultT]) -> ResultT:
         if self._is_stopping.is_set():

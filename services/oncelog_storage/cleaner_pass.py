@@ -29,7 +29,7 @@ from oncelog_storage.core.cleaning_pass import (
 from oncelog_storage.core.replay import HeaderFields
 from oncelog_storage.core.segment_checks import head_crc
 from oncelog_storage.core.segment_files import ABORTED_INDEX_SUFFIX, CLEANED_SUFFIX
-from oncelog_storage.core.walks import answered
+from oncelog_storage.core.walks import run_walk
 from oncelog_storage.files import FILE_MODE, OpenFiles, write_at, write_fully
 from oncelog_storage.segment import Segment
 from oncelog_storage.segment_swap import discard
@@ -141,7 +141,7 @@ class CleaningPass:
             return b""
 
         try:
-            return answered(work, answer)
+            return run_walk(work, answer)
         finally:
             reader.close()
 

@@ -1,9 +1,10 @@
 """Responses for roles of the same process. They have the fields of `proto/`, and nobody copies their bytes."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from oncelog.errors import ErrorCode
+from oncelog_storage.core.messages import FieldValue
 
 
 @dataclass(slots=True)
@@ -13,7 +14,7 @@ class RecordError:
 
 
 class RecordErrors(list[RecordError]):
-    def add(self, **fields: Any) -> RecordError:
+    def add(self, **fields: FieldValue) -> RecordError:
         self.append(RecordError(**fields))
         return self[-1]
 
@@ -45,7 +46,7 @@ class PartitionProduced:
 
 
 class PartitionsProduced(list[PartitionProduced]):
-    def add(self, **fields: Any) -> PartitionProduced:
+    def add(self, **fields: FieldValue) -> PartitionProduced:
         self.append(PartitionProduced(**fields))
         return self[-1]
 
@@ -65,7 +66,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class AbortedTransactions(list[AbortedTransaction]):
-    def add(self, **fields: Any) -> AbortedTransaction:
+    def add(self, **fields: FieldValue) -> AbortedTransaction:
         self.append(AbortedTransaction(**fields))
         return self[-1]
 
@@ -97,7 +98,7 @@ class FetchedPartition:
 
 
 class FetchedPartitions(list[FetchedPartition]):
-    def add(self, **fields: Any) -> FetchedPartition:
+    def add(self, **fields: FieldValue) -> FetchedPartition:
         self.append(FetchedPartition(**fields))
         return self[-1]
 

@@ -23,7 +23,7 @@ from oncelog_storage.core.fetching import (
     Need,
     ReadBatches,
 )
-from oncelog_storage.core.walks import answered
+from oncelog_storage.core.walks import run_walk
 from oncelog_storage.files import NotInMemory, StorageFailed
 from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.replica_manager import ReplicaManager
@@ -57,10 +57,10 @@ class _Waiter:
 
 class FetchHandler:
     def __init__(
-        self, settings: StorageSettings, hosted: ReplicaManager, reader: SegmentReader
+        self, settings: StorageSettings, replica_manager: ReplicaManager, reader: SegmentReader
     ) -> None:
         self._settings = settings
-        self._hosted = hosted
+        self._replica_manager = replica_manager
         self._reader = reader
         self._is_stopping = False
         self._waiters: dict[_Waiter, None] = {}
@@ -142,7 +142,7 @@ class FetchHandler:
                     turn = request.partitions[start : start + _TURN_PARTITIONS]
                     for part in turn:
                         with contextlib.suppress(KafkaError):  # Reading it says which.
-                            leaders.append(self._hosted.get(part.topic, part.partition))
+                            leaders.append(self._replica_manager.get(part.topic, part.partition))
                             leaders[-1].watch(waiter.notify)
                     for part in turn:
                         await self._reader.read(partial(self._read_one, part, reading, response))
@@ -169,12 +169,14 @@ class FetchHandler:
                     leader.unwatch(waiter.notify)
 
     def _leaders(self, request: pb.FetchRequest) -> Sequence[HostedPartition]:
-        return [self._hosted.get(part.topic, part.partition) for part in request.partitions]
+        return [
+            self._replica_manager.get(part.topic, part.partition) for part in request.partitions
+        ]
 
     def _reading(self, request: pb.FetchRequest) -> _Reading:
         return Fetching(
             request,
-            self._hosted,
+            self._replica_manager,
             self._settings.fetch_bytes_max,
             is_committed_only=request.isolation_level == types_pb2.READ_COMMITTED,
         )
@@ -203,7 +205,7 @@ class FetchHandler:
             return
         answer = response.partitions.add(topic=part.topic, partition=part.partition)
         try:
-            size_bytes = answered(reading.read(part, answer), self._found, (KafkaError,))
+            size_bytes = run_walk(reading.read(part, answer), self._found, (KafkaError,))
         except NotInMemory:
             del response.partitions[-1]
             raise
@@ -220,7 +222,7 @@ class FetchHandler:
                 case FindAborted(offset=offset, upper=upper):
                     return log.aborted_transactions(offset, upper)
                 case AdmitLoader(leader, coordinator_epoch):
-                    self._hosted.admit_loader(leader, coordinator_epoch)
+                    self._replica_manager.admit_loader(leader, coordinator_epoch)
                     return None
         except StorageFailed as failure:
             raise need.hosted.take_offline(failure) from failure

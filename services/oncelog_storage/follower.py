@@ -32,17 +32,19 @@ _COMMIT_TIMEOUT_S = 10.0
 class FollowerReplica(FollowedLog):
     """A partition that this node follows in one leader epoch."""
 
-    def __init__(self, hosted: HostedPartition, manager: ReplicaManager, clock: Clock) -> None:
+    def __init__(
+        self, hosted: HostedPartition, replica_manager: ReplicaManager, clock: Clock
+    ) -> None:
         super().__init__(hosted)
         self._hosted = hosted
-        self._manager = manager
+        self._replica_manager = replica_manager
         self._clock = clock
 
     @property
     def _is_current(self) -> bool:
-        return self.has_same_leader and self._manager.holds(self._hosted)
+        return self.has_same_leader and self._replica_manager.holds(self._hosted)
 
-    def take(self, part: pb.ReplicaFetchedPartition) -> Awaitable[None] | None:
+    def apply_fetched(self, part: pb.ReplicaFetchedPartition) -> Awaitable[None] | None:
         """Apply an answer. The caller must await what is returned before the next request. Raises KafkaError."""
         if not self._is_current or self.is_failed:
             return None
@@ -84,7 +86,7 @@ class FollowerReplica(FollowedLog):
         If the sync takes longer than `_COMMIT_TIMEOUT_S`, other partitions go on, and this one waits (`is_durable`).
         """
         if is_start_moved:
-            await self._manager.keep_log_starts([self._hosted])
+            await self._replica_manager.keep_log_starts([self._hosted])
         await self._hosted.wait_written(log_end_offset - 1, _COMMIT_TIMEOUT_S)
 
     @asynccontextmanager
@@ -108,7 +110,7 @@ class FollowerReplica(FollowedLog):
     async def _truncate(self, offset: int) -> None:
         hosted, log = self._hosted, self._hosted.log
         async with self._cutting():
-            await self._manager.lower_recovery_point(hosted, offset)
+            await self._replica_manager.lower_recovery_point(hosted, offset)
             if not self._is_current:
                 return
             if offset < hosted.high_watermark:
@@ -135,10 +137,10 @@ class FollowerReplica(FollowedLog):
         """
         hosted, log = self._hosted, self._hosted.log
         async with self._cutting():
-            await self._manager.lower_recovery_point(hosted, 0)
-            await self._manager.keep_log_start(hosted, offset)
+            await self._replica_manager.lower_recovery_point(hosted, 0)
+            await self._replica_manager.keep_log_start(hosted, offset)
             if not self._is_current:
-                await self._manager.keep_log_start(hosted, log.log_start_offset)
+                await self._replica_manager.keep_log_start(hosted, log.log_start_offset)
                 return
             log_replication.start_over(log, offset)
             hosted.truncated(has_started_over=not log.segments)

@@ -1,4 +1,4 @@
-"""A partition with its log and its waiting requests: the shell around `core.partition.Partition`.
+"""A partition with its log and its waiting requests: the shell around `core.partition.PartitionReplica`.
 
 A decision and its write are one synchronous step. What may happen before it (a verification, a check in a thread) and
 after it (replication, a sync) is awaited by the callers.
@@ -13,7 +13,7 @@ from oncelog.errors import ErrorCode, KafkaError
 from oncelog.record.batch import LOG_APPEND_TIME, BatchHeader, stamp_max_timestamp
 from oncelog.record.control import MARKER_BYTES
 from oncelog.topic_config import FLUSH_NEVER
-from oncelog_storage.core.partition import Partition
+from oncelog_storage.core.partition import PartitionReplica
 from oncelog_storage.core.partition_values import Appended, MarkerToWrite
 from oncelog_storage.core.verification import VerificationGuard
 from oncelog_storage.files import PassingShortage, StorageFailed
@@ -29,8 +29,10 @@ _ANY_BYTES: Final = 2**31
 """The number of bytes for waiters when the HW or LSO moved without an append."""
 
 
-class HostedPartition(Partition):
+class HostedPartition(PartitionReplica):
     """One partition of this node. The node calls `local_end_moved` after a sync that `request_flush` asked for."""
+
+    log: PartitionLog
 
     def __init__(
         self,
@@ -43,7 +45,6 @@ class HostedPartition(Partition):
         high_watermark: int | None = None,
     ) -> None:
         super().__init__(log, high_watermark)
-        self.log: Final = log
         self._flush_timer: asyncio.TimerHandle | None = None
         self._flushes_always = flushes_always
         self._request_flush = request_flush

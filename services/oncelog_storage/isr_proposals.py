@@ -8,7 +8,7 @@ leader looks again and proposes with the epochs it then has.
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import OncelogError, error_code_of
@@ -60,7 +60,7 @@ class IsrProposals(Proposals[HostedPartition]):
         )
         self.fill(proposals, request.partitions)
         try:
-            response: Any = await self._directory.controller().AlterPartition(
+            response = await self._directory.controller().AlterPartition(
                 request, timeout=_TIMEOUT_S
             )
         except (TimeoutError, OSError, OncelogError) as error:
@@ -75,7 +75,7 @@ class IsrProposals(Proposals[HostedPartition]):
             for hosted in settled:
                 hosted.follow_replicas()
             return True
-        answered = self.answered(proposals, response.partitions)
+        answered = self.settle_proposals(proposals, response.partitions)
         for hosted, proposal, code in answered.refused:
             isr, name = list(proposal.isr), error_code_of(code).name
             _log.info("%s: in-sync replicas %s refused: %s", hosted.partition, isr, name)

@@ -160,7 +160,7 @@ class PartitionLog(LogState):
 
     def write_checks(self) -> None:
         """Write the checks of the segments as they are now, unsynced. Raises OSError."""
-        self.checks_file.write(self.checks_file.take(self.checks()), sync=False)
+        self.checks_file.write(self.checks_file.prepare_write(self.checks()), sync=False)
 
     @contextmanager
     def exchanging(self, base_offsets: Iterable[int]) -> Iterator[Callable[[], None]]:
@@ -170,7 +170,7 @@ class PartitionLog(LogState):
         `note_checks`.
         """
         self.exchanged = frozenset(base_offsets)
-        taken = self.checks_file.take(self.checks())
+        taken = self.checks_file.prepare_write(self.checks())
         try:
             yield lambda: self.checks_file.write(taken, sync=True)
         finally:

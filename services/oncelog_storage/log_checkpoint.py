@@ -66,7 +66,7 @@ def prepare(log: PartitionLog) -> Checkpoint:
         encode_snapshot(log.producers.entries()),
         encode_leader_epochs(log.leader_epochs).encode(),
         log.checks_file,
-        log.checks_file.take(log.checks(safe_end=log.log_end_offset)),
+        log.checks_file.prepare_write(log.checks(safe_end=log.log_end_offset)),
         [segment.log_path for segment in dirty if segment.size_bytes],
         # An index without its segment would tell that somebody removed that.
         [(segment, segment.unwritten()) for segment in (*repaired, *dirty) if segment.has_file],

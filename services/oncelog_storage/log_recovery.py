@@ -358,7 +358,7 @@ class _Recovery:
         try:
             for found in segment.scan(position, log.log_end_offset, segment.end_offset):
                 try:
-                    replay.take(segment, *found, is_newest=is_newest)
+                    replay.replay_batch(segment, *found, is_newest=is_newest)
                 except BrokenBatch as error:
                     raise segment.corrupt(error.position, error.reason) from error
         except CorruptSegment as error:

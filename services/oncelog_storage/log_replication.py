@@ -128,7 +128,7 @@ def truncate(log: PartitionLog, offset: int, now: int) -> None:
     try:
         _remove_snapshots(log, above=end)
         checks = log.checks_before_cut(index, position, end)
-        log.checks_file.write(log.checks_file.take(checks), sync=True)
+        log.checks_file.write(log.checks_file.prepare_write(checks), sync=True)
         for later in reversed(log.segments[index + 1 :]):
             remove_segment(later)
         segment.size_bytes = position

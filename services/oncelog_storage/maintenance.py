@@ -54,7 +54,7 @@ class Maintenance:
     def __init__(
         self,
         settings: StorageSettings,
-        hosted: ReplicaManager,
+        replica_manager: ReplicaManager,
         log_directory: LogDirectory,
         clock: Clock,
         sync: Callable[[list[str]], None],
@@ -64,7 +64,7 @@ class Maintenance:
         self._settings = settings
         self._changed = changed
         self._sync = sync
-        self._hosted = hosted
+        self._replica_manager = replica_manager
         self._log_directory = log_directory
         self._clock = clock
         self._syncers = ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="storage-sync")
@@ -76,7 +76,7 @@ class Maintenance:
         self._unsyncable: set[str] = set()
         self.cleaner = Cleaner(
             settings,
-            hosted,
+            replica_manager,
             log_directory,
             clock,
             changed,
@@ -86,7 +86,7 @@ class Maintenance:
         )
 
     def start(self) -> None:
-        for leader in to_checkpoint(self._hosted):
+        for leader in to_checkpoint(self._replica_manager):
             self._wants.checkpoint(leader)
         self._wants.retirement_wanted.set()
         for name, loop in (
@@ -109,9 +109,9 @@ class Maintenance:
         self._log_directory.is_stopping = True
         await self._end_tasks()
         timeout_s = self._settings.stop_timeout_ms / 1000
-        if await self._checkpoint(to_checkpoint(self._hosted), timeout_s):
+        if await self._checkpoint(to_checkpoint(self._replica_manager), timeout_s):
             try:
-                await self._hosted.keep(self._log_directory.topic_ids)
+                await self._replica_manager.keep(self._log_directory.topic_ids)
                 await self._in_worker(self._log_directory.mark_clean)
             except OSError as error:
                 _log.warning("cannot mark the clean shutdown: %s", error)
@@ -144,7 +144,7 @@ class Maintenance:
                     await self._wants.checkpoint_wanted.wait()
             except TimeoutError:
                 due = asyncio.get_running_loop().time() + interval_s
-                for leader in self._hosted:
+                for leader in self._replica_manager:
                     if leader.log.is_dirty:
                         self._wants.to_checkpoint[leader] = None
             self._wants.checkpoint_wanted.clear()
@@ -154,7 +154,7 @@ class Maintenance:
 
     async def checkpoint_all(self) -> None:
         """Checkpoint now what has changed, without waiting for the next interval."""
-        await self._checkpoint(to_checkpoint(self._hosted))
+        await self._checkpoint(to_checkpoint(self._replica_manager))
 
     async def _checkpoint(
         self, leaders: list[HostedPartition], timeout_s: float = math.inf
@@ -195,7 +195,7 @@ class Maintenance:
         done = [
             taken
             for taken in done
-            if self._hosted.holds(taken.leader)
+            if self._replica_manager.holds(taken.leader)
             and taken.counts
             # A flush that failed in another thread may not have been told here yet.
             and str(taken.leader.log.directory) not in self._unsyncable
@@ -203,7 +203,7 @@ class Maintenance:
         moved_points(self._log_directory.recovery_points, done)
         try:
             if done:
-                await self._hosted.keep(self._log_directory.recovery_points)
+                await self._replica_manager.keep(self._log_directory.recovery_points)
             for leader, checkpoint, _, count in done:
                 if leader.log.truncation_count != count:
                     continue
@@ -301,18 +301,18 @@ class Maintenance:
         now = self._clock.now()
         moved = [
             leader
-            for leader in self._hosted
+            for leader in self._replica_manager
             if leader.offline is None and log_retention.advance_by_retention(leader, now)
         ]
         await self._checkpoint(not_yet_safe(moved))
         # A topic may have been deleted meanwhile: what is written down of it would make the next one look lost.
-        moved = [leader for leader in moved if self._hosted.holds(leader)]
+        moved = [leader for leader in moved if self._replica_manager.holds(leader)]
         starts = [(leader, leader.log.log_start_offset) for leader in moved]
         try:
             if moved:
                 await self._keep_log_starts(moved)
             for leader, start in starts:
-                if self._hosted.holds(leader) and not leader.log.folder_lock.locked():
+                if self._replica_manager.holds(leader) and not leader.log.folder_lock.locked():
                     await self._drop_segments(leader, start, now)
             await self._remove_due(now)
         except OSError as error:
@@ -327,15 +327,15 @@ class Maintenance:
         if not log.droppable(before):
             return
         async with log.folder_lock:
-            taken = log.checks_file.take(log.checks(kept_from=before))
+            taken = log.checks_file.prepare_write(log.checks(kept_from=before))
             await self._in_worker(functools.partial(log.checks_file.write, taken, sync=True))
-            if self._hosted.holds(leader):
+            if self._replica_manager.holds(leader):
                 due = now + leader.config.file_delete_delay_ms
                 self._removals.add(log.drop_segments_before(before), due)
 
     async def _remove_due(self, now: int) -> None:
         """Remove the files whose delay is over. Raises OSError."""
-        paths = self._removals.take(now)
+        paths = self._removals.pop_due(now)
         try:
             await self._in_worker(lambda: _unlink_all(paths))
         except OSError:
@@ -359,7 +359,7 @@ class Maintenance:
         for leader in leaders:
             leader.log.leader_epochs.truncate_to_start(leader.log.log_start_offset)
             starts[leader.partition] = leader.log.log_start_offset
-        await self._hosted.keep(starts)
+        await self._replica_manager.keep(starts)
 
     # Producers.
 
@@ -370,7 +370,7 @@ class Maintenance:
 
     def expire_producers(self) -> None:
         now, expiration_ms = self._clock.now(), self._changed.producer_id_expiration_ms
-        for leader in self._hosted:
+        for leader in self._replica_manager:
             leader.log.producers.expire(now, expiration_ms)
             leader.verifications.expire(now, expiration_ms)
 
@@ -383,8 +383,8 @@ class Maintenance:
             await self._wants.note_wanted.wait()
             self._wants.note_wanted.clear()
             try:
-                await self._hosted.keep(self._log_directory.topic_ids, sync=False)
-                await self._hosted.keep(starts)
+                await self._replica_manager.keep(self._log_directory.topic_ids, sync=False)
+                await self._replica_manager.keep(starts)
             except OSError as error:
                 _log.warning("cannot write %s: %s; it is tried again", starts.path, error)
                 await asyncio.sleep(_RETRY_S)
@@ -403,7 +403,7 @@ class Maintenance:
             try:
                 while self._wants.to_retire:
                     await self._retire(self._wants.to_retire[0])
-                    self._hosted.retired(self._wants.to_retire.pop(0))
+                    self._replica_manager.retired(self._wants.to_retire.pop(0))
                 await self._in_worker(self._log_directory.remove_retired)
             except OSError as error:
                 _log.warning("cannot remove a deleted topic's folder: %s; it is tried again", error)

@@ -45,14 +45,14 @@ class MarkerHandler:
 
     def __init__(
         self,
-        manager: ReplicaManager,
+        replica_manager: ReplicaManager,
         starts: TransactionStarts,
         changed: ChangedSettings,
         clock: Clock,
         events: StorageEvents | None = None,
         traces: OpenTraces | None = None,
     ) -> None:
-        self._manager = manager
+        self._replica_manager = replica_manager
         self._traces = traces or OpenTraces()
         self._starts = starts
         self._changed = changed
@@ -68,7 +68,7 @@ class MarkerHandler:
         response = pb.WriteTxnMarkersResponse()
         is_on = self._changed.verifies_transactions
         groups = by_partition(request.markers, response.results, is_verification_on=is_on)
-        await self._learn_starts(StartQuestions(groups, self._manager))
+        await self._learn_starts(StartQuestions(groups, self._replica_manager))
         markers = MarkerSpans()
         waiting: list[_Written] = []
         for partition, group in groups.items():
@@ -117,7 +117,7 @@ class MarkerHandler:
     def _is_at_once(self, partition: Partition, wanted: MarkerRequest) -> bool:
         """True if the marker waits neither for a coordinator nor for a commit."""
         try:
-            hosted = self._manager.get(*partition)
+            hosted = self._replica_manager.get(*partition)
         except KafkaError:
             return False
         return hosted.commits_at_once and not needs_its_start(hosted, wanted)
@@ -125,14 +125,14 @@ class MarkerHandler:
     async def _learn_starts(self, questions: StartQuestions) -> None:
         if not questions or not self._changed.verifies_transactions:
             return
-        starts = await asyncio.gather(*(self._starts.ask(*key) for key in questions))
+        starts = await asyncio.gather(*(self._starts.start_of(*key) for key in questions))
         questions.learn(starts, self._clock.now())
 
     def _write_to(self, partition: Partition, group: list[Asked]) -> "_Written | None":
         """Write the markers of one partition. None: all of them are refused, and their answers say why."""
         try:
             require_own_marker(partition)
-            hosted = self._manager.get(*partition)
+            hosted = self._replica_manager.get(*partition)
             hosted.require_enough_replicas()
             codes = write_markers(hosted, [wanted for wanted, _ in group], self._clock.now())
         except KafkaError as error:

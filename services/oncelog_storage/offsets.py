@@ -10,7 +10,7 @@ from oncelog_storage.core.offset_queries import (
     Query,
     inherited_end,
 )
-from oncelog_storage.core.walks import answered
+from oncelog_storage.core.walks import run_walk
 from oncelog_storage.files import StorageFailed, read_failed
 from oncelog_storage.hosted_partition import HostedPartition
 
@@ -31,7 +31,7 @@ def list_offset(leader: HostedPartition, timestamp: int, *, is_committed_only: b
         return segment.find_timestamp(query.timestamp, query.offset_min)
 
     try:
-        return answered(walk, answer)
+        return run_walk(walk, answer)
     except StorageFailed as failure:
         raise leader.take_offline(failure) from failure
     except OSError as error:

@@ -7,7 +7,7 @@ waits. It also records times, spans and events.
 import asyncio
 import time
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
@@ -62,7 +62,7 @@ class ProduceHandler:
     def __init__(
         self,
         settings: StorageSettings,
-        hosted: ReplicaManager,
+        replica_manager: ReplicaManager,
         verifier: Verifier,
         clock: Clock,
         changed: ChangedSettings,
@@ -75,7 +75,7 @@ class ProduceHandler:
         self._events = events
         self._settings = settings
         self._changed = changed
-        self._hosted = hosted
+        self._replica_manager = replica_manager
         self._verifier = verifier
         self._clock = clock
         self._arrivals = Arrivals()
@@ -92,7 +92,7 @@ class ProduceHandler:
         began, now = time.monotonic(), self._clock.now()
         answers = direct_answers.PartitionsProduced()
         is_add = request.verification_mode == pb.ADD_PARTITION
-        work: _Request = Producing(request, answers, self._hosted, adds_partition=is_add)
+        work: _Request = Producing(request, answers, self._replica_manager, adds_partition=is_add)
         if spans.recorder is not None or not work.check(now) or not self._goes_at_once(work):
             return None
         if work.needs_verification(is_verification_on=self._changed.verifies_transactions):
@@ -156,7 +156,7 @@ class ProduceHandler:
         work: _Request = Producing(
             request,
             response.partitions,
-            self._hosted,
+            self._replica_manager,
             adds_partition=request.verification_mode == pb.ADD_PARTITION,
         )
         now = self._clock.now()
@@ -288,7 +288,7 @@ class ProduceHandler:
         """Ask the coordinator once for all partitions that need verification."""
         now = self._clock.now()
         for question in work.questions(now):
-            codes, start_ms = await self._verifier.ask(
+            codes, start_ms = await self._verifier.verify(
                 request.transactional_id,
                 question.producer_id,
                 question.producer_epoch,
@@ -327,7 +327,12 @@ class ProduceHandler:
                 work.not_committed(item, code)
 
 
-def refuse(answer: Any, error: KafkaError) -> None:
+class _Refusable(Protocol):
+    error_code: int
+    error_message: str
+
+
+def refuse(answer: _Refusable, error: KafkaError) -> None:
     """Put an error into any answer that has `error_code` and `error_message`."""
     answer.error_code = error.error_code
     answer.error_message = error.message

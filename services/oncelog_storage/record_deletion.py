@@ -19,8 +19,8 @@ _TIMEOUT_MS: Final = 30_000
 
 
 class RecordDeletion:
-    def __init__(self, hosted: ReplicaManager, sessions: ReplicaSessions) -> None:
-        self._hosted = hosted
+    def __init__(self, replica_manager: ReplicaManager, sessions: ReplicaSessions) -> None:
+        self._replica_manager = replica_manager
         self._waiters: dict[HostedPartition, OffsetWaiters] = {}
         sessions.on_log_start = self._log_start_moved
 
@@ -32,7 +32,7 @@ class RecordDeletion:
                 topic=part.topic, partition=part.partition, low_watermark=-1
             )
             try:
-                leader = self._hosted.get(part.topic, part.partition)
+                leader = self._replica_manager.get(part.topic, part.partition)
                 answer.low_watermark = delete_records(leader, part.before_offset)
                 moved.append((leader, answer))
             except KafkaError as error:
@@ -40,7 +40,7 @@ class RecordDeletion:
         if not moved:
             return response
         try:
-            await self._hosted.keep_log_starts([leader for leader, _ in moved])
+            await self._replica_manager.keep_log_starts([leader for leader, _ in moved])
         except KafkaError as error:
             for _, answer in moved:
                 answer.error_code, answer.low_watermark = error.error_code, -1

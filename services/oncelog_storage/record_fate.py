@@ -1,13 +1,13 @@
 """The fate of the record at one offset: the shell of `core.record_fate` reads the log, and fills the response."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import cast
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog_storage.core.aborted_index import AbortedTransactionEntry
 from oncelog_storage.core.producer_state import ProducerEntry
 from oncelog_storage.core.record_fate import AbortedAt, ReadBatchAt, RecordFate, record_fate
-from oncelog_storage.core.walks import answered
+from oncelog_storage.core.walks import run_walk
 from oncelog_storage.files import StorageFailed
 from oncelog_storage.hosted_partition import HostedPartition
 
@@ -25,8 +25,7 @@ def describe_record(
         found = _fate_of(leader, offset)
     except StorageFailed as failure:
         raise leader.take_offline(failure) from failure
-    fate: Any = int(found.fate)
-    answer.fate = fate
+    answer.fate = cast(pb.RecordFate, int(found.fate))
     answer.producer_id, answer.producer_epoch = found.producer_id, found.producer_epoch
     answer.txn_first_offset, answer.txn_last_offset = found.txn_first_offset, found.txn_last_offset
     if found.open_transaction is not None:
@@ -42,7 +41,7 @@ def _fate_of(leader: HostedPartition, offset: int) -> RecordFate:
             return log.read(wanted.offset, log.log_end_offset, 1).records
         return log.aborted_transactions(wanted.offset, wanted.offset + 1)
 
-    return answered(record_fate(leader, offset), answer)
+    return run_walk(record_fate(leader, offset), answer)
 
 
 def describe_producer(answer: pb.ActiveProducer, entry: ProducerEntry) -> None:

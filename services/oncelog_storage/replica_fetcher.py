@@ -9,7 +9,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Final
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import KafkaError, OncelogError, error_code_of
@@ -112,7 +112,7 @@ class ReplicaFetcher:
             name = error_code_of(response.error_code).name
             _log.info("node %d refuses this follower: %s", self._leader_node, name)
             return False
-        self._session.answered(response.session_id)
+        self._session.continue_session(response.session_id)
         for part in response.partitions:
             await self._take(part)
         return True
@@ -120,9 +120,7 @@ class ReplicaFetcher:
     async def _answer(self, request: pb.ReplicaFetchRequest) -> pb.ReplicaFetchResponse:
         stub = self._directory.storage(self._leader_node)
         timeout_s = request.max_wait_ms / 1000 + _ANSWER_TIMEOUT_S
-        response: Any = await stub.ReplicaFetch(request, timeout=timeout_s)
-        assert isinstance(response, pb.ReplicaFetchResponse)
-        return response
+        return await stub.ReplicaFetch(request, timeout=timeout_s)
 
     def _request(self) -> pb.ReplicaFetchRequest:
         ask = self._session.next_request(asyncio.get_running_loop().time())
@@ -144,7 +142,7 @@ class ReplicaFetcher:
         replica, before = receiver
         waits: Awaitable[None] | None = None
         try:
-            waits = replica.take(part)
+            waits = replica.apply_fetched(part)
             if waits is not None:
                 await waits
         except KafkaError as error:

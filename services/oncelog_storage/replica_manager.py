@@ -6,8 +6,9 @@ no folder: with some hundred internal partitions that keeps the first start shor
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from oncelog.api.v1 import controller_pb2
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import (
     CONSUMER_OFFSETS_TOPIC,
@@ -50,6 +51,9 @@ _SHARD_KINDS = {TRANSACTION_STATE_TOPIC: TRANSACTION, CONSUMER_OFFSETS_TOPIC: GR
 _SHARD_TOPICS: dict[int, str] = {kind: topic for topic, kind in _SHARD_KINDS.items()}
 
 
+FollowsImage = Callable[[HostedPartition, controller_pb2.Partition | None], None]
+
+
 class _Loaded(NamedTuple):
     log: PartitionLog
     failure: StorageFailed | None
@@ -77,7 +81,7 @@ class ReplicaManager:
         self._partitions: dict[tuple[str, int], HostedPartition] = {}
         self.counts = CountsOfTopics()
         self._retiring: set[Partition] = set()
-        self.follow_image: Callable[[HostedPartition, Any], None] = _ignore
+        self.follow_image: FollowsImage = _ignore
         """The callback for a partition whose replicas, leader or ISR may have changed. `Replication` sets it."""
 
     def __iter__(self) -> Iterator[HostedPartition]:
@@ -380,7 +384,7 @@ class ReplicaManager:
                 self._lead(leader, new)
 
     def _lead(self, leader: HostedPartition, image: MetadataImage) -> None:
-        found: Any = image.partition(leader.partition)
+        found = image.partition(leader.partition)
         if found is None:
             return
         was_here = leader.leadership.is_here
@@ -475,5 +479,5 @@ def _write_topic_id(log: PartitionLog) -> None:
         _log.warning("cannot write the topic id in %s: %s", log.directory, error.strerror)
 
 
-def _ignore(_leader: HostedPartition, _found: Any) -> None:
+def _ignore(_leader: HostedPartition, _found: controller_pb2.Partition | None) -> None:
     pass

@@ -15,7 +15,7 @@ from oncelog.errors import ErrorCode, KafkaError
 from oncelog.rpc.metadata import MetadataFollower
 from oncelog_storage.core.leader_sessions import LeaderSessions, Moved, ReadLater, ReadRecords
 from oncelog_storage.core.replica_session import FollowedPartition, ReplicaSession
-from oncelog_storage.core.walks import answered
+from oncelog_storage.core.walks import run_walk
 from oncelog_storage.files import NotInMemory, StorageFailed
 from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.isr_proposals import IsrProposals
@@ -58,7 +58,7 @@ class ReplicaSessions:
     def __init__(
         self,
         settings: StorageSettings,
-        manager: ReplicaManager,
+        replica_manager: ReplicaManager,
         metadata: MetadataFollower,
         proposals: IsrProposals,
         reader: SegmentReader,
@@ -68,7 +68,7 @@ class ReplicaSessions:
         self._metadata = metadata
         self._proposals = proposals
         self._sessions = LeaderSessions[HostedPartition, _Session](
-            manager,
+            replica_manager,
             self._node_of,
             _Session,
             # Begins anywhere, so that a session of this node's last process is not taken for one of this.
@@ -174,7 +174,7 @@ class ReplicaSessions:
                 raise ReadLater from miss
 
         walk = self._sessions.answer(session, response.partitions, left_bytes, now)
-        if answered(walk, answer, (KafkaError, ReadLater)):
+        if run_walk(walk, answer, (KafkaError, ReadLater)):
             session.wake_late(self._settings.replica_high_watermark_linger_ms / 1000)
         return response, misses
 

@@ -8,8 +8,9 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
+from oncelog.api.v1 import controller_pb2
 from oncelog.errors import KafkaError
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower, MetadataImage
@@ -65,7 +66,7 @@ class Replication:
         node_id: int,
         metadata: MetadataFollower,
         directory: Directory,
-        manager: ReplicaManager,
+        replica_manager: ReplicaManager,
         log_directory: LogDirectory,
         clock: Clock,
         node_epoch: Callable[[], int] | None,
@@ -75,7 +76,7 @@ class Replication:
         self._node_id = node_id
         self._metadata = metadata
         self._directory = directory
-        self._manager = manager
+        self._replica_manager = replica_manager
         self._log_directory = log_directory
         self._clock = clock
         self._node_epoch = node_epoch or self._node_epoch_of_image
@@ -88,12 +89,12 @@ class Replication:
         self.proposals = IsrProposals(
             node_id, directory, self._node_epoch, lambda: metadata.image.position
         )
-        self.sessions = ReplicaSessions(settings, manager, metadata, self.proposals, reader)
+        self.sessions = ReplicaSessions(settings, replica_manager, metadata, self.proposals, reader)
 
     def start(self) -> None:
         """Give each partition its role by the metadata image, and follow the image from now on."""
-        self._manager.follow_image = self._follow_image
-        for hosted in self._manager:
+        self._replica_manager.follow_image = self._follow_image
+        for hosted in self._replica_manager:
             self._follow_image(hosted, self._metadata.image.partition(hosted.partition))
         self.image_changed(MetadataImage(), self._metadata.image)
         for name, loop in (
@@ -149,23 +150,28 @@ class Replication:
         """Make the replicas that the new image gives to this node. `_follow_image` gets changes of the others."""
         for partition in missing_replicas(old.topics, new.topics, self._node_id):
             try:
-                self._manager.ensure(partition)
+                self._replica_manager.ensure(partition)
             except KafkaError:
                 # A folder of a deleted namesake is in the way; the next look tries again.
                 self._is_incomplete = True
 
-    def _follow_image(self, hosted: HostedPartition, found: Any) -> None:
+    def _follow_image(
+        self, hosted: HostedPartition, found: controller_pb2.Partition | None
+    ) -> None:
         now = asyncio.get_running_loop().time()
-        self._take_role(hosted, found, self._roles.take(hosted, found, now))
+        self._take_role(hosted, found, self._roles.assign_role(hosted, found, now))
         hosted.notify_replicas()
 
-    def _take_role(self, hosted: HostedPartition, found: Any, role: Role) -> None:
+    def _take_role(
+        self, hosted: HostedPartition, found: controller_pb2.Partition | None, role: Role
+    ) -> None:
         if role.leaves_fetcher:
             self._leave_fetcher(hosted)
         match role.step:
             case RoleStep.COMMIT:
                 hosted.local_end_moved(hosted.local_end)
             case RoleStep.LEAD:
+                assert found is not None, role
                 if role.begins_leader_epoch:
                     hosted.log.assign_leader_epoch(found.leader_epoch, hosted.log.log_end_offset)
                 hosted.lead(
@@ -178,6 +184,7 @@ class Replication:
                 )
                 hosted.isr_changed()
             case RoleStep.FETCH:
+                assert found is not None, role
                 self._fetcher_from(found.leader).follow(hosted)
 
     def _fetcher_from(self, leader: int) -> ReplicaFetcher:
@@ -195,7 +202,7 @@ class Replication:
         return fetcher
 
     def _open_log(self, hosted: HostedPartition) -> FollowerReplica:
-        return FollowerReplica(hosted, self._manager, self._clock)
+        return FollowerReplica(hosted, self._replica_manager, self._clock)
 
     def _leave_fetcher(self, hosted: HostedPartition) -> None:
         for fetcher in self._fetchers.values():
@@ -213,7 +220,7 @@ class Replication:
         """Propose the ISRs that should change; make missing replicas, and remove strays that are due."""
         now = asyncio.get_running_loop().time()
         lag_max_s = self._settings.replica_lag_time_max_ms / 1000
-        for hosted in self._manager:
+        for hosted in self._replica_manager:
             if hosted.offline is not None:
                 self._look_after_damage(hosted)
                 continue
@@ -223,14 +230,14 @@ class Replication:
         delay_s = self._settings.replica_removal_delay_ms / 1000
         for hosted in self._roles.strays(now, delay_s):
             _log.info("%s is no longer assigned to this node; it is deleted", hosted.partition)
-            self._manager.drop(hosted)
+            self._replica_manager.drop(hosted)
         if self._is_incomplete:
             self._is_incomplete = False
             self.image_changed(MetadataImage(), self._metadata.image)
 
     def _look_after_damage(self, hosted: HostedPartition) -> None:
         image = self._metadata.image
-        found: Any = image.partition(hosted.partition)
+        found = image.partition(hosted.partition)
         role = self._roles.after_damage(hosted, found, image.metadata_offset)
         if role.leaves_fetcher:
             self._leave_fetcher(hosted)
@@ -244,6 +251,7 @@ class Replication:
                 )
             self.proposals.propose(hosted, role.isr)
         if role.copies_again:
+            assert found is not None, role
             _log.warning(
                 "%s is damaged; it is dropped and copied again from node %d",
                 hosted.partition,
@@ -278,7 +286,7 @@ class Replication:
 
     async def scrub_all(self, bytes_per_s: int) -> None:
         """Scrub all sealed segments once. Damage takes its partition offline."""
-        for place in places((hosted, hosted.log.segments) for hosted in self._manager):
+        for place in places((hosted, hosted.log.segments) for hosted in self._replica_manager):
             await self._scrub(place, bytes_per_s)
 
     async def _scrub(self, place: Place[HostedPartition, Segment], pace: int) -> None:
@@ -290,7 +298,11 @@ class Replication:
                 _log.info("scrubbing %s: %s", place.segment.log_path, error)
                 return
             hosted = place.leader
-            if found.finding is not None and place.is_current and self._manager.holds(hosted):
+            if (
+                found.finding is not None
+                and place.is_current
+                and self._replica_manager.holds(hosted)
+            ):
                 hosted.take_offline(place.segment.corrupt(*found.finding))
                 return
             await asyncio.sleep((found.position - place.position) / pace)
@@ -304,13 +316,13 @@ class Replication:
             await self.write_high_watermarks()
 
     async def write_high_watermarks(self) -> None:
-        known = self._roles.high_watermarks(self._manager)
+        known = self._roles.high_watermarks(self._replica_manager)
         checkpoint = self._log_directory.high_watermarks
         if known == checkpoint:
             return
         before = checkpoint.replace(known)
         try:
-            await self._manager.keep(checkpoint, sync=False)
+            await self._replica_manager.keep(checkpoint, sync=False)
         except OSError as error:
             _log.warning("cannot write %s: %s; it is tried again", checkpoint.path.name, error)
             # What the file says decides which producer snapshots and segments the next start needs.
@@ -321,9 +333,9 @@ class Replication:
 
     def metrics(self) -> ReplicationMetrics:
         late_ms = late_transaction_ms(self._settings, self._metadata.image)
-        return metrics_of(self._manager, self._clock.now(), late_ms)
+        return metrics_of(self._replica_manager, self._clock.now(), late_ms)
 
     @property
     def leader_count(self) -> int:
         """The number of partitions that this node leads, including those without data."""
-        return len(self._manager.led_here())
+        return len(self._replica_manager.led_here())

@@ -27,7 +27,7 @@ from oncelog_storage.core.batch_walk import (
     first_of_largest,
     largest_first,
     scan,
-    take,
+    whole_batches,
 )
 from oncelog_storage.core.offset_index import CorruptIndex
 from oncelog_storage.core.segment_checks import head_crc
@@ -47,7 +47,7 @@ from oncelog_storage.core.segment_indexes import (
 from oncelog_storage.core.segment_state import SegmentState, is_entry_true
 from oncelog_storage.core.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from oncelog_storage.core.time_index import decode_entry
-from oncelog_storage.core.walks import answered
+from oncelog_storage.core.walks import run_walk
 from oncelog_storage.files import (
     OpenFiles,
     StorageFailed,
@@ -283,15 +283,17 @@ class Segment(SegmentState):
     def read(
         self, position: int, expected_offset: int, upper_offset: int, bytes_max: int
     ) -> tuple[bytes, int]:
-        """Read batches by `core.batch_walk.take`. Raises CorruptSegment for a batch that fails its CRC."""
+        """Read batches by `core.batch_walk.whole_batches`. Raises CorruptSegment for a batch that fails its CRC."""
         if position >= self.size_bytes:
             return b"", -1
-        return self._walked(take(self.stretch, position, expected_offset, upper_offset, bytes_max))
+        return self._walked(
+            whole_batches(self.stretch, position, expected_offset, upper_offset, bytes_max)
+        )
 
     def _walked(self, walk: Walk[ResultT]) -> ResultT:
         """Run a walk on the segment's bytes, and return its result. Raises CorruptSegment."""
         try:
-            return answered(walk, lambda wanted: self._pread(wanted.size_bytes, wanted.position))
+            return run_walk(walk, lambda wanted: self._pread(wanted.size_bytes, wanted.position))
         except BrokenBatch as error:
             raise self.corrupt(error.position, error.reason) from None
 

@@ -31,7 +31,7 @@ class ChecksFile:
         self._taken = 0
         self._written = 0
 
-    def take(self, checks: LogChecks) -> TakenChecks:
+    def prepare_write(self, checks: LogChecks) -> TakenChecks:
         """Take the checks for a write, and number them. Only the event loop calls this."""
         self._taken += 1
         return TakenChecks(self._taken, checks)

@@ -5,7 +5,7 @@ Expected errors are codes in the responses. No exception reaches a client.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.api.v1 import types_pb2
@@ -41,7 +41,7 @@ class StorageServicer:
 
     def __init__(
         self,
-        hosted: ReplicaManager,
+        replica_manager: ReplicaManager,
         produce: ProduceHandler,
         fetch: FetchHandler,
         replica_sessions: ReplicaSessions,
@@ -50,31 +50,31 @@ class StorageServicer:
         reader: SegmentReader,
     ) -> None:
         self._reader = reader
-        self._hosted = hosted
+        self._replica_manager = replica_manager
         self._produce = produce
         self._fetch = fetch
         self._replica_sessions = replica_sessions
         self._markers = markers
-        self._deletion = RecordDeletion(hosted, replica_sessions)
+        self._deletion = RecordDeletion(replica_manager, replica_sessions)
         self._clock = clock
 
-    async def Produce(self, request: pb.ProduceRequest, context: Any) -> pb.ProduceResponse:
+    async def Produce(self, request: pb.ProduceRequest, context: object) -> pb.ProduceResponse:
         return await self._produce.produce(request, pb.ProduceResponse)
 
     async def produce_directly(
-        self, request: AnyProduceRequest, context: Any
+        self, request: AnyProduceRequest, context: object
     ) -> direct_answers.ProduceResponse:
         return await self._produce.produce(request, direct_answers.ProduceResponse)
 
     def produce_at_once(
-        self, request: plain.ProduceRequest, context: Any
+        self, request: plain.ProduceRequest, context: object
     ) -> direct_answers.PartitionsProduced | None:
         return self._produce.produce_at_once(request)
 
-    async def Append(self, request: pb.AppendRequest, context: Any) -> pb.AppendResponse:
+    async def Append(self, request: pb.AppendRequest, context: object) -> pb.AppendResponse:
         response = pb.AppendResponse(base_offset=-1)
         try:
-            leader = self._hosted.get(request.partition.topic, request.partition.partition)
+            leader = self._replica_manager.get(request.partition.topic, request.partition.partition)
             is_expected = request.HasField("expected_base_offset")
             expected_base_offset = request.expected_base_offset if is_expected else None
             appended = self._appended(leader, request, expected_base_offset)
@@ -90,13 +90,13 @@ class StorageServicer:
             refuse(response, error)
         return response
 
-    def append_at_once(self, request: plain.AppendRequest, context: Any) -> bool:
+    def append_at_once(self, request: plain.AppendRequest, context: object) -> bool:
         """Append a batch for a coordinator of this process. True if the batch is committed where it is expected.
 
         False: nothing was written. Then `Append` says why, or writes and waits.
         """
         try:
-            leader = self._hosted.get(*request.partition)
+            leader = self._replica_manager.get(*request.partition)
             if not leader.commits_at_once:
                 return False
             log_end = leader.log.log_end_offset
@@ -122,26 +122,26 @@ class StorageServicer:
         leader.require_enough_replicas()
         records = request.records
         header = _coordinator_batch(records, leader)
-        self._hosted.admit_coordinator(leader, request.coordinator_epoch)
+        self._replica_manager.admit_coordinator(leader, request.coordinator_epoch)
         return leader.append_from_coordinator(
             records, header, request.coordinator_epoch, expected_base_offset, self._clock.now()
         )
 
-    async def Fetch(self, request: pb.FetchRequest, context: Any) -> pb.FetchResponse:
+    async def Fetch(self, request: pb.FetchRequest, context: object) -> pb.FetchResponse:
         return await self._fetch.fetch(request, pb.FetchResponse)
 
     async def fetch_directly(
-        self, request: pb.FetchRequest, context: Any
+        self, request: pb.FetchRequest, context: object
     ) -> direct_answers.FetchResponse:
         return await self._fetch.fetch(request, direct_answers.FetchResponse)
 
     async def ReplicaFetch(
-        self, request: pb.ReplicaFetchRequest, context: Any
+        self, request: pb.ReplicaFetchRequest, context: object
     ) -> pb.ReplicaFetchResponse:
         return await self._replica_sessions.fetch(request)
 
     async def ListOffsets(
-        self, request: pb.ListOffsetsRequest, context: Any
+        self, request: pb.ListOffsetsRequest, context: object
     ) -> pb.ListOffsetsResponse:
         response = pb.ListOffsetsResponse()
         is_committed_only = request.isolation_level == types_pb2.READ_COMMITTED
@@ -164,7 +164,7 @@ class StorageServicer:
 
     def _leader_of(self, part: pb.ListOffsetsPartition) -> HostedPartition:
         """Return the partition of a ListOffsets request, which this node leads. Raises KafkaError."""
-        leader = self._hosted.get(part.topic, part.partition)
+        leader = self._replica_manager.get(part.topic, part.partition)
         leader.require_leader_epoch(part.current_leader_epoch)
         return leader
 
@@ -180,7 +180,7 @@ class StorageServicer:
         )
 
     async def OffsetsForLeaderEpoch(
-        self, request: pb.OffsetsForLeaderEpochRequest, context: Any
+        self, request: pb.OffsetsForLeaderEpochRequest, context: object
     ) -> pb.OffsetsForLeaderEpochResponse:
         response = pb.OffsetsForLeaderEpochResponse()
         for part in request.partitions:
@@ -188,7 +188,7 @@ class StorageServicer:
                 topic=part.topic, partition=part.partition, leader_epoch=-1, end_offset=-1
             )
             try:
-                leader = self._hosted.get(part.topic, part.partition)
+                leader = self._replica_manager.get(part.topic, part.partition)
                 leader.require_leader_epoch(part.current_leader_epoch)
                 answer.leader_epoch, answer.end_offset = end_offset_for(leader, part.leader_epoch)
             except KafkaError as error:
@@ -196,23 +196,23 @@ class StorageServicer:
         return response
 
     async def WriteTxnMarkers(
-        self, request: pb.WriteTxnMarkersRequest, context: Any
+        self, request: pb.WriteTxnMarkersRequest, context: object
     ) -> pb.WriteTxnMarkersResponse:
         return await self._markers.write(request)
 
     def write_markers_at_once(
-        self, request: plain.WriteTxnMarkersRequest, context: Any
+        self, request: plain.WriteTxnMarkersRequest, context: object
     ) -> Sequence[bool]:
         return self._markers.write_at_once(request)
 
     async def DescribeProducers(
-        self, request: pb.DescribeProducersRequest, context: Any
+        self, request: pb.DescribeProducersRequest, context: object
     ) -> pb.DescribeProducersResponse:
         response = pb.DescribeProducersResponse()
         for part in request.partitions:
             answer = response.partitions.add(topic=part.topic, partition=part.partition)
             try:
-                leader = self._hosted.get(part.topic, part.partition)
+                leader = self._replica_manager.get(part.topic, part.partition)
             except KafkaError as error:
                 refuse(answer, error)
                 continue
@@ -221,21 +221,21 @@ class StorageServicer:
         return response
 
     async def DescribePartitions(
-        self, request: pb.DescribePartitionsRequest, context: Any
+        self, request: pb.DescribePartitionsRequest, context: object
     ) -> pb.DescribePartitionsResponse:
         response = pb.DescribePartitionsResponse()
         wanted = [Partition(part.topic, part.partition) for part in request.partitions]
-        for partition in wanted or self._hosted.led_here():
+        for partition in wanted or self._replica_manager.led_here():
             answer = response.partitions.add(topic=partition.topic, partition=partition.partition)
             answer.lso_holder.producer_id = -1
             try:
-                _describe_partition(answer, self._hosted.get(*partition))
+                _describe_partition(answer, self._replica_manager.get(*partition))
             except KafkaError as error:
                 answer.error_code = error.error_code
         return response
 
     async def DescribeRecord(
-        self, request: pb.DescribeRecordRequest, context: Any
+        self, request: pb.DescribeRecordRequest, context: object
     ) -> pb.DescribeRecordResponse:
         response = pb.DescribeRecordResponse()
         try:
@@ -248,11 +248,11 @@ class StorageServicer:
         self, request: pb.DescribeRecordRequest, response: pb.DescribeRecordResponse
     ) -> None:
         """Fill the response about one record in one step, which checks the leadership first. Raises KafkaError."""
-        leader = self._hosted.get(request.partition.topic, request.partition.partition)
+        leader = self._replica_manager.get(request.partition.topic, request.partition.partition)
         describe_record(leader, request.offset, response)
 
     async def DeleteRecords(
-        self, request: pb.DeleteRecordsRequest, context: Any
+        self, request: pb.DeleteRecordsRequest, context: object
     ) -> pb.DeleteRecordsResponse:
         return await self._deletion.delete(request)
 

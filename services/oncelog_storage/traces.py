@@ -5,9 +5,9 @@ not ask, so the leader remembers the trace until the transaction's marker. Marke
 """
 
 from collections import OrderedDict
-from typing import Any, Final
+from typing import Final
 
-from oncelog.api.v1.storage_pb2 import TxnMarker
+from oncelog.api.v1.storage_pb2 import TxnMarker, WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from oncelog.ids import Partition
 from oncelog.rpc.trace_context import read_trace
 from oncelog.telemetry import spans
@@ -118,7 +118,7 @@ class MarkerSpans:
     def wrote(self, topic: str, partition: int, start_ns: int, end_ns: int) -> None:
         self._times[topic, partition] = (start_ns, end_ns)
 
-    def record(self, request: Any, response: Any) -> None:
+    def record(self, request: WriteTxnMarkersRequest, response: WriteTxnMarkersResponse) -> None:
         """Record the spans, after the whole request is answered."""
         recorder = spans.recorder
         if recorder is None:

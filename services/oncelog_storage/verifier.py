@@ -8,7 +8,7 @@ not answer: then it is unknown what happened, and asking again is harmless.
 import asyncio
 import random
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Protocol, cast
 from weakref import WeakValueDictionary
 
 from oncelog.api.v1 import coordinator_pb2, storage_pb2, types_pb2
@@ -27,6 +27,12 @@ from oncelog_storage.core.verification_calls import (
     same_code,
 )
 from oncelog_storage.settings import StorageSettings
+
+
+class VerifiesAtOnce(Protocol):
+    """A coordinator in this process, which `takes_plain` has recognised."""
+
+    def VerifyAtOnce(self, request: plain.VerifyRequest) -> int | None: ...  # noqa: N802
 
 
 class Verifier:
@@ -60,10 +66,9 @@ class Verifier:
         stub = transaction_coordinator(self._directory, self._metadata.image, name)
         if not takes_plain(stub, "VerifyAtOnce"):
             return None
-        start_ms: int | None = cast(Any, stub).VerifyAtOnce(request)
-        return start_ms
+        return cast(VerifiesAtOnce, stub).VerifyAtOnce(request)
 
-    async def ask(
+    async def verify(
         self,
         transactional_id: str,
         producer_id: int,
@@ -105,7 +110,7 @@ class Verifier:
             image = self._metadata.image
             left_s = call.left_s(loop.time())
             found = await self._call(transactional_id, request, partitions, left_s)
-            step = call.answered(found, loop.time(), _jitter)
+            step = call.codes_or_pause(found, loop.time(), _jitter)
             if isinstance(step, Codes):
                 return step
             if step.until_news:

@@ -57,19 +57,19 @@ class StorageRole:
         files = OpenFiles(settings.open_files_max)
         self._reader = reader = SegmentReader(files)
         wants = Wants()
-        self._hosted = ReplicaManager(
+        self._replica_manager = ReplicaManager(
             settings, node_id, metadata, clock, self._log_directory, files, wants
         )
         changed = ChangedSettings(settings, node_id, metadata)
         self.maintenance = Maintenance(
-            settings, self._hosted, self._log_directory, clock, sync, changed, wants
+            settings, self._replica_manager, self._log_directory, clock, sync, changed, wants
         )
         self.replication = Replication(
             settings,
             node_id,
             metadata,
             directory,
-            self._hosted,
+            self._replica_manager,
             self._log_directory,
             clock,
             node_epoch,
@@ -77,16 +77,16 @@ class StorageRole:
         )
         self.verifier = Verifier(settings, metadata, directory)
         traces = OpenTraces()
-        self._fetch = FetchHandler(settings, self._hosted, reader)
+        self._fetch = FetchHandler(settings, self._replica_manager, reader)
         self._warm_up: asyncio.Task[None] | None = None
         self._feed = feed or build_feed(settings.redis_url, "storage", node_id)
         events = None if self._feed is None else StorageEvents(self._feed)
         self.produce_times = ProduceTimes()
         self.servicer = StorageServicer(
-            self._hosted,
+            self._replica_manager,
             ProduceHandler(
                 settings,
-                self._hosted,
+                self._replica_manager,
                 self.verifier,
                 clock,
                 changed,
@@ -97,7 +97,7 @@ class StorageRole:
             self._fetch,
             self.replication.sessions,
             MarkerHandler(
-                self._hosted,
+                self._replica_manager,
                 TransactionStarts(metadata, directory),
                 changed,
                 clock,
@@ -113,7 +113,7 @@ class StorageRole:
         image = self._metadata.image
         self._log_directory.open(image.cluster_id, self._node_id)
         try:
-            await asyncio.to_thread(self._hosted.recover_all)
+            await asyncio.to_thread(self._replica_manager.recover_all)
         except OSError as error:
             self._log_directory.close()
             advice = way_out(error, "check the disk and the folder's permissions")
@@ -121,8 +121,8 @@ class StorageRole:
                 f"cannot read the data folder {self._log_directory.path}: {error.strerror}; {advice}"
             ) from error
         # The image may have moved on while the folder was read.
-        self._hosted.image_changed(image, self._metadata.image)
-        self._metadata.on_change(self._hosted.image_changed)
+        self._replica_manager.image_changed(image, self._metadata.image)
+        self._metadata.on_change(self._replica_manager.image_changed)
         self._metadata.on_change(self.replication.image_changed)
         self.maintenance.start()
         self.replication.start()
@@ -133,23 +133,23 @@ class StorageRole:
         _log.info(
             "storage node %d serves %s from %s%s",
             self._node_id,
-            counted(len(self._hosted), "partition"),
+            counted(len(self._replica_manager), "partition"),
             self._log_directory.path,
             "" if self._log_directory.was_clean else " (no clean shutdown before)",
         )
 
     def partition(self, partition: Partition) -> HostedPartition:
         """Return a replica held here, for tests and the simulator. Raises KafkaError."""
-        return self._hosted.ensure(partition)
+        return self._replica_manager.ensure(partition)
 
     def replicas(self) -> Iterator[HostedPartition]:
         """Return every replica held here so far, led or followed, for tests and the simulator."""
-        return iter(self._hosted)
+        return iter(self._replica_manager)
 
     @property
     def counts(self) -> CountsOfTopics:
         """Counts of what clients wrote to and read from the partitions led here, by topic."""
-        return self._hosted.counts
+        return self._replica_manager.counts
 
     @property
     def image(self) -> MetadataImage:
@@ -170,7 +170,7 @@ class StorageRole:
         if self._feed is not None:
             await self._feed.stop()
         self._reader.close()
-        self._hosted.close()
+        self._replica_manager.close()
         self._log_directory.close()
 
     async def stop(self) -> None:
@@ -183,7 +183,7 @@ class StorageRole:
         if self._feed is not None:
             await self._feed.stop()
         self._reader.close()
-        self._hosted.close()
+        self._replica_manager.close()
         self._log_directory.close()
 
 

@@ -242,7 +242,7 @@ class SessionContract:
             def __init__(self):
                 self.spans = []
 
-            def take(self, home, ended):
+            def add_spans(self, home, ended):
                 self.spans += [(one.name, home.trace_id) for one in ended]
 
             def is_kept(self, trace_id):

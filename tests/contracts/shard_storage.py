@@ -209,7 +209,7 @@ class Cluster:
         )
         self.metadata = MetadataFollower(NODE, None)
         self._metadata_offset = 0
-        self.metadata.take(
+        self.metadata.apply_update(
             controller_pb2.MetadataUpdate(
                 metadata_offset=0,
                 snapshot=controller_pb2.MetadataSnapshot(
@@ -230,7 +230,7 @@ class Cluster:
 
     def change(self, **delta):
         self._metadata_offset += 1
-        self.metadata.take(
+        self.metadata.apply_update(
             controller_pb2.MetadataUpdate(
                 metadata_offset=self._metadata_offset, delta=controller_pb2.MetadataDelta(**delta)
             )

@@ -188,7 +188,7 @@ def fenced_journal(database, controller_epoch):
 
 async def test_a_deposed_writer_is_refused_wherever_the_table_ends(database_url):
     async with leases_at(database_url, 1, 2) as ((lease, one), (other_lease, two)):
-        held = await lease.take(await lease.read())
+        held = await lease.take_over(await lease.read())
         old = fenced_journal(one, held.controller_epoch)
         await replayed(old)
         await old.append(["a"])
@@ -206,7 +206,7 @@ async def test_of_two_that_see_a_free_lease_one_gets_it(database_url):
     async with leases_at(database_url, 1, 2) as ((one, _), (two, _)):
         seen = await one.read()
         assert seen.is_free
-        views = await asyncio.gather(one.take(seen), two.take(seen))
+        views = await asyncio.gather(one.take_over(seen), two.take_over(seen))
         (winner,) = [view for view in views if view is not None]
         assert winner.holder == (await one.read()).holder
         assert 0 < (await two.read()).remaining_ms <= 60_000
@@ -215,7 +215,7 @@ async def test_of_two_that_see_a_free_lease_one_gets_it(database_url):
 async def test_a_renewal_is_one_statement(database_url):
     """A quiet cluster's controller does little else."""
     async with leases_at(database_url, 1) as [(lease, _)]:
-        held = await lease.take(await lease.read())
+        held = await lease.take_over(await lease.read())
         seen = []
 
         def executed(_connection, _cursor, statement, *_rest):
@@ -233,7 +233,7 @@ async def test_a_renewal_is_one_statement(database_url):
 
 async def test_a_lease_is_renewed_by_its_holder_only(database_url):
     async with leases_at(database_url, 1, 2, lease_ms=1) as ((one, _), (two, _)):
-        held = await one.take(await one.read())
+        held = await one.take_over(await one.read())
         async with asyncio.timeout(30):
             while (await two.read()).remaining_ms > 0:
                 pass
@@ -243,7 +243,7 @@ async def test_a_lease_is_renewed_by_its_holder_only(database_url):
         released = await two.read()
         assert released.is_free
         assert not await one.renew(held.controller_epoch)
-        taken = await two.take(released)
+        taken = await two.take_over(released)
         assert taken.controller_epoch == held.controller_epoch + 1
         # What was released by one who does not hold it any more stays with the holder.
         await one.release(held.controller_epoch)

@@ -233,7 +233,7 @@ def slim(root: Path) -> None:
 def pulled(engine: Engine, name: str) -> bool:
     say(f"pulling {name}")
     try:
-        return engine.ask("pull", "--quiet", name, timeout_s=PULL_S).code == 0
+        return engine.run_command("pull", "--quiet", name, timeout_s=PULL_S).code == 0
     except OncelogError:
         return False
 

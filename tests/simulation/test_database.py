@@ -50,7 +50,7 @@ def test_time_in_the_database_is_the_true_time_of_the_simulation():
 
         async def hold():
             lease = await lease_of(small, 1)
-            taken = await lease.take(await lease.read())
+            taken = await lease.take_over(await lease.read())
             await asyncio.sleep(1)
             seen = await lease.read()
             await asyncio.sleep(3)

@@ -31,7 +31,7 @@ class Engine:
     def is_podman(self) -> bool:
         return os.path.basename(self.command) == "podman"
 
-    def ask(
+    def run_command(
         self,
         *arguments: str,
         environment: Mapping[str, str] | None = None,
@@ -66,18 +66,18 @@ class Engine:
         timeout_s: float = CALL_TIMEOUT_S,
     ) -> str:
         """Run a command and return its stdout. Raises OncelogError with the last line of its output when it fails."""
-        said = self.ask(*arguments, environment=environment, timeout_s=timeout_s)
+        said = self.run_command(*arguments, environment=environment, timeout_s=timeout_s)
         if said.code:
             last = (said.text.strip().splitlines() or [f"exit code {said.code}"])[-1]
             raise OncelogError(f"{self.command} {arguments[0]}: {last}")
         return said.text.strip()
 
     def has_image(self, image: str) -> bool:
-        return self.ask("image", "inspect", image).code == 0
+        return self.run_command("image", "inspect", image).code == 0
 
     def look(self, names: Sequence[str]) -> list[dict[str, Any]]:
         """Return what the engine knows of these containers; one that does not exist is left out."""
-        said = self.ask("inspect", "--type", "container", *names)
+        said = self.run_command("inspect", "--type", "container", *names)
         if said.code == 0:
             return list(json.loads(said.text))
         return [one for name in names for one in self.look([name])] if len(names) > 1 else []
@@ -91,7 +91,7 @@ def find_engine(wanted: str = "") -> Engine:
     for name in (wanted,) if wanted else NAMES:
         if shutil.which(name) is None:
             continue
-        said = Engine(name).ask("info")
+        said = Engine(name).run_command("info")
         if said.code == 0:
             return Engine(name)
         last = (said.text.strip().splitlines() or ["it said nothing"])[-1]

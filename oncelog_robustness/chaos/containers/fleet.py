@@ -106,7 +106,7 @@ class Fleet:
         engine, label = self.engine, f"label={LABEL}"
         if found := engine.do("ps", "-aq", "--filter", label).split():
             # Some versions cannot kill a paused container. If this fails, it does not matter.
-            engine.ask("unpause", *found)
+            engine.run_command("unpause", *found)
             engine.do("rm", "-f", "-v", *found)
         if found := engine.do("volume", "ls", "-q", "--filter", label).split():
             engine.do("volume", "rm", "-f", *found)
@@ -170,7 +170,7 @@ class Fleet:
             arguments += ["--tmpfs", folder]
         if one.volume:
             volume = full_name(one.name)
-            if self.engine.ask("volume", "inspect", volume).code:
+            if self.engine.run_command("volume", "inspect", volume).code:
                 self.engine.do("volume", "create", "--label", f"{LABEL}=yes", volume)
             arguments += ["--volume", f"{volume}:{one.volume}"]
         # The value is left out, because everybody on the machine sees the arguments of a command.
@@ -216,7 +216,7 @@ class Fleet:
         }
 
     def last_words(self, name: str) -> str:
-        said = self.engine.ask("logs", "--tail", str(LAST_LINES), full_name(name))
+        said = self.engine.run_command("logs", "--tail", str(LAST_LINES), full_name(name))
         return said.text.strip()
 
     # ---------------------------------------------------------------------------------------------- asked from outside

@@ -38,7 +38,7 @@ def altered_tokens(
         if after is not None:
             changed[name] = after
     return SecurityAnswer(tuple(results)), ApiTokensChanged(
-        tuple(tuple(token) for token in changed.values())
+        tuple(token[:] for token in changed.values())
     )
 
 

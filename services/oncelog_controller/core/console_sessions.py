@@ -7,11 +7,11 @@ that would end no later counts as logged out: too many logouts end sessions, and
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from oncelog.errors import ErrorCode
 from oncelog_controller.core.events import EndConsoleSession, SecurityResult
-from oncelog_controller.core.records import ConsoleSessionsEnded
+from oncelog_controller.core.records import ConsoleSessionsEnded, Stored
 
 SESSIONS_MAX: Final = 10_000
 FORGOTTEN_AFTER_MS: Final = 3_600_000
@@ -36,7 +36,7 @@ class EndedSessions:
         self.void_until_ms = max(self.void_until_ms, record.void_until_ms)
         return (*(session_id for session_id, _ in record.ended), *record.forgotten)
 
-    def to_state(self) -> dict[str, Any]:
+    def to_state(self) -> dict[str, object]:
         parts = {
             "ended_sessions": tuple(self.ended.items()),
             "sessions_void_until_ms": self.void_until_ms,
@@ -44,7 +44,7 @@ class EndedSessions:
         return {name: part for name, part in parts.items() if part}
 
     @staticmethod
-    def restored(state: Mapping[str, Any]) -> "EndedSessions":
+    def restored(state: Mapping[str, Stored]) -> "EndedSessions":
         return EndedSessions(
             dict(state.get("ended_sessions", ())), state.get("sessions_void_until_ms", 0)
         )

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog_controller.core.events import ElectLeaders, PartitionResult
-from oncelog_controller.core.image import NO_LEADER, STORAGE, ClusterImage, Partition
+from oncelog_controller.core.image import NO_LEADER, STORAGE, ClusterImage, PartitionRegistration
 from oncelog_controller.core.leadership import partitions_changed
 from oncelog_controller.core.records import MetadataRecord
 
@@ -16,7 +16,7 @@ def elected_leaders(
     staying = frozenset(image.staying_with(STORAGE))
     live = frozenset(image.live_with(STORAGE))
     results = []
-    changed: dict[tuple[str, int], Partition] = {}
+    changed: dict[tuple[str, int], PartitionRegistration] = {}
     for name, number in dict.fromkeys(event.partitions):
         topic = image.topics.get(name)
         try:
@@ -36,7 +36,7 @@ def elected_leaders(
     return results, partitions_changed(changed)
 
 
-def _preferred(partition: Partition, staying: frozenset[int]) -> Partition:
+def _preferred(partition: PartitionRegistration, staying: frozenset[int]) -> PartitionRegistration:
     preferred = partition.replicas[0]
     if partition.leader == preferred:
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"node {preferred} leads already")
@@ -48,7 +48,7 @@ def _preferred(partition: Partition, staying: frozenset[int]) -> Partition:
     return replace(partition, leader=preferred)
 
 
-def _unclean(partition: Partition, live: frozenset[int]) -> Partition:
+def _unclean(partition: PartitionRegistration, live: frozenset[int]) -> PartitionRegistration:
     if partition.leader != NO_LEADER:
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"node {partition.leader} leads")
     for node_id in partition.replicas:

@@ -21,7 +21,7 @@ from oncelog_controller.core.image import (
     NO_LEADER,
     STORAGE,
     ClusterImage,
-    Partition,
+    PartitionRegistration,
 )
 from oncelog_controller.core.leadership import partitions_changed
 from oncelog_controller.core.records import MetadataRecord
@@ -50,7 +50,7 @@ def judged_folder(image: ClusterImage, event: RegisterNode) -> list[MetadataReco
 
 def _demoted(image: ClusterImage, event: RegisterNode, folder: Folder) -> list[MetadataRecord]:
     node_id = event.node_id
-    changed: dict[tuple[str, int], Partition] = {}
+    changed: dict[tuple[str, int], PartitionRegistration] = {}
     alone = []
     for name, topic in image.topics.items():
         for number, partition in enumerate(topic.partitions):

@@ -6,7 +6,7 @@ decides on it, and the watchers' stream, which must say what changed. Everything
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final, assert_never
+from typing import Final, assert_never
 
 from oncelog.ids import Offset
 from oncelog_controller.core.history import MetadataPosition
@@ -88,7 +88,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class PartitionRegistration:
     leader: int  # or NO_LEADER
     leader_epoch: int
     partition_epoch: int
@@ -104,7 +104,7 @@ class Topic:
     topic_id: str  # 32 hex digits
     internal: bool
     configs: Mapping[str, str]
-    partitions: tuple[Partition, ...]
+    partitions: tuple[PartitionRegistration, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +304,7 @@ class ClusterImage:
                 assert isr, (name, number, record)
                 assert all(node_id in replicas for node_id in isr), (name, number, record)
                 assert leader == NO_LEADER or leader in isr, (name, number, record)
-                partitions[number] = Partition(
+                partitions[number] = PartitionRegistration(
                     leader=leader,
                     leader_epoch=known.leader_epoch + (leader != known.leader),
                     partition_epoch=known.partition_epoch + 1,
@@ -384,7 +384,7 @@ class ClusterImage:
             self.shards[key] = replace(shard, coordinator_epoch=coordinator_epoch)
         return Change(topics=tuple(self.topics), shards=tuple(self.shards))
 
-    def to_state(self) -> dict[str, Any]:
+    def to_state(self) -> dict[str, object]:
         """Return the whole image in values that JSON can hold; `Snapshot` carries it."""
         return {
             "cluster_id": self.cluster_id,
@@ -408,7 +408,10 @@ class ClusterImage:
         self.nodes = {node["node_id"]: Node(**readable(Node, node)) for node in state.pop("nodes")}
         self.topics = {}
         for body in state.pop("topics"):
-            partitions = tuple(Partition(**readable(Partition, one)) for one in body["partitions"])
+            partitions = tuple(
+                PartitionRegistration(**readable(PartitionRegistration, one))
+                for one in body["partitions"]
+            )
             self.topics[body["name"]] = Topic(**{**readable(Topic, body), "partitions": partitions})
         shards = (Shard(**readable(Shard, shard)) for shard in state.pop("shards"))
         self.shards = {(shard.kind, shard.shard): shard for shard in shards}
@@ -433,9 +436,9 @@ class ClusterImage:
         )
 
 
-def _new_partitions(assignment: tuple[Replicas, ...]) -> tuple[Partition, ...]:
+def _new_partitions(assignment: tuple[Replicas, ...]) -> tuple[PartitionRegistration, ...]:
     return tuple(
-        Partition(
+        PartitionRegistration(
             leader=replicas[0],
             leader_epoch=0,
             partition_epoch=0,

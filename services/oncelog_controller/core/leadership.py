@@ -24,7 +24,7 @@ from oncelog_controller.core.image import (
     STORAGE,
     TRANSACTION_SHARD,
     ClusterImage,
-    Partition,
+    PartitionRegistration,
     Topic,
 )
 from oncelog_controller.core.records import (
@@ -50,7 +50,7 @@ class Elections:
             partition.leader for topic in image.topics.values() for partition in topic.partitions
         )
 
-    def judged(self, topic: Topic, partition: Partition) -> Partition:
+    def judged(self, topic: Topic, partition: PartitionRegistration) -> PartitionRegistration:
         """Return the partition with the ISR and leader it should have. Its epochs are left to the record."""
         isr = tuple(node_id for node_id in partition.isr if node_id in self._live) or partition.isr
         leader = self._leader(partition, isr)
@@ -61,7 +61,7 @@ class Elections:
         self._leading[leader] += 1
         return replace(partition, leader=leader, isr=isr)
 
-    def _leader(self, partition: Partition, isr: Sequence[int]) -> int:
+    def _leader(self, partition: PartitionRegistration, isr: Sequence[int]) -> int:
         live = [
             node_id for node_id in partition.replicas if node_id in isr and node_id in self._live
         ]
@@ -100,7 +100,7 @@ def consequences(image: ClusterImage, topics: Iterable[str] | None = None) -> li
 def balanced_leaders(image: ClusterImage, moves_max: int) -> list[MetadataRecord]:
     """Return the records that give leadership to preferred replicas in sync; at most `moves_max` at once."""
     staying = frozenset(image.staying_with(STORAGE))
-    changed: dict[tuple[str, int], Partition] = {}
+    changed: dict[tuple[str, int], PartitionRegistration] = {}
     for name, topic in image.topics.items():
         for number, partition in enumerate(topic.partitions):
             preferred = partition.replicas[0]
@@ -114,7 +114,9 @@ def balanced_leaders(image: ClusterImage, moves_max: int) -> list[MetadataRecord
     return partitions_changed(changed)
 
 
-def partitions_changed(changed: dict[tuple[str, int], Partition]) -> list[MetadataRecord]:
+def partitions_changed(
+    changed: dict[tuple[str, int], PartitionRegistration],
+) -> list[MetadataRecord]:
     """Return one record for all these partitions, or none if there are none."""
     topics: dict[str, list[PartitionState]] = {}
     for (name, number), partition in changed.items():

@@ -13,9 +13,12 @@ field that this version does not know comes from a newer one, and is refused: me
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_args
 
 from oncelog.errors import OncelogError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 Replicas = tuple[int, ...]
 """The replicas of a partition: node ids in order of preference. The first one is the preferred leader."""
@@ -152,6 +155,8 @@ class ConfigsChanged:
     configs: Mapping[str, str]
 
 
+Stored: TypeAlias = Any
+"""A value of the journal's JSON, which any version of oncelog may have written. The class of its record checks it."""
 AclRow = tuple[str, str, str, str, str, str, str]
 """An ACL: the fields of `oncelog.security.acl.Acl` in order, enums by name."""
 ScramRow = tuple[str, int, str, str, str, int]
@@ -161,7 +166,7 @@ ScramRow = tuple[str, int, str, str, str, int]
 """
 QuotaRow = tuple[tuple[tuple[str, str | None], ...], Mapping[str, float]]
 """An entity's quotas: (entity, all its quotas). An empty mapping: it has none of its own."""
-TokenRow = tuple[Any, ...]
+TokenRow = tuple[str, str, str, int, int, int, str]
 """An API token: the fields of `oncelog.security.api_tokens.ApiToken` in order."""
 
 
@@ -241,7 +246,7 @@ class MetadataRestored:
 class Snapshot:
     """The whole image after every earlier record, so replay may begin here. `state` is `ClusterImage.to_state()`."""
 
-    state: Mapping[str, Any]
+    state: Mapping[str, Stored]
 
 
 MetadataRecord = (
@@ -270,7 +275,7 @@ MetadataRecord = (
     | Snapshot
 )
 
-RECORD_TYPES: Final[Mapping[str, type[Any]]] = {
+RECORD_TYPES: Final[Mapping[str, type[MetadataRecord]]] = {
     record_type.__name__: record_type for record_type in get_args(MetadataRecord)
 }
 
@@ -299,7 +304,7 @@ def decode_record(record_type: str, body: str) -> MetadataRecord:
     return record
 
 
-def readable(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+def readable(kind: "type[DataclassInstance]", values: Mapping[str, Stored]) -> dict[str, Stored]:
     """Return the fields that this version of `kind` has (docs/upgrades.md).
 
     A newer version's field with an empty value (false, 0, empty) is left out. So a controller can take over from a
@@ -314,7 +319,7 @@ def readable(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name in known}
 
 
-def _frozen(value: Any) -> Any:
+def _frozen(value: Stored) -> Stored:
     """Return a value with JSON's lists as the tuples they were."""
     if isinstance(value, list):
         return tuple(_frozen(item) for item in value)

@@ -20,7 +20,7 @@ from oncelog_controller.core.events import (
     Reassignment,
     ReassignPartitions,
 )
-from oncelog_controller.core.image import STORAGE, ClusterImage, Partition, Topic
+from oncelog_controller.core.image import STORAGE, ClusterImage, PartitionRegistration, Topic
 from oncelog_controller.core.leadership import Elections, partitions_changed
 from oncelog_controller.core.records import MetadataRecord
 
@@ -35,7 +35,7 @@ def altered_partitions(
     elections = Elections(image)
     staying, live = image.staying_with(STORAGE), image.live_with(STORAGE)
     results = []
-    changed: dict[tuple[str, int], Partition] = {}
+    changed: dict[tuple[str, int], PartitionRegistration] = {}
     for proposal in event.proposals:
         name, number = proposal.topic, proposal.partition
         try:
@@ -53,7 +53,7 @@ def altered_partitions(
     return results, partitions_changed(changed)
 
 
-def _found(image: ClusterImage, name: str, number: int) -> tuple[Topic, Partition]:
+def _found(image: ClusterImage, name: str, number: int) -> tuple[Topic, PartitionRegistration]:
     topic = image.topics.get(name)
     if topic is None or not 0 <= number < len(topic.partitions):
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name}-{number} does not exist")
@@ -62,7 +62,7 @@ def _found(image: ClusterImage, name: str, number: int) -> tuple[Topic, Partitio
 
 def _checked_isr(
     node_id: int,
-    partition: Partition,
+    partition: PartitionRegistration,
     proposal: ProposedIsr,
     staying: Sequence[int],
     live: Sequence[int],
@@ -110,7 +110,7 @@ def _checked_isr(
     return isr
 
 
-def _completed(partition: Partition) -> Partition:
+def _completed(partition: PartitionRegistration) -> PartitionRegistration:
     """Return the partition without the replicas to remove, once all added ones are in sync; before that, unchanged."""
     kept = tuple(node_id for node_id in partition.replicas if node_id not in partition.removing)
     isr = tuple(node_id for node_id in partition.isr if node_id in kept)
@@ -128,7 +128,7 @@ def reassigned_partitions(
     """
     elections = Elections(image)
     results = []
-    changed: dict[tuple[str, int], Partition] = {}
+    changed: dict[tuple[str, int], PartitionRegistration] = {}
     for wanted in event.assignments:
         name, number = wanted.topic, wanted.partition
         try:
@@ -146,7 +146,9 @@ def reassigned_partitions(
     return results, partitions_changed(changed)
 
 
-def _reassigned(image: ClusterImage, partition: Partition, wanted: Reassignment) -> Partition:
+def _reassigned(
+    image: ClusterImage, partition: PartitionRegistration, wanted: Reassignment
+) -> PartitionRegistration:
     # A reassignment under way is taken back first: what it was adding does not count as a replica yet.
     settled = tuple(node_id for node_id in partition.replicas if node_id not in partition.adding)
     if not wanted.replicas:

@@ -5,8 +5,7 @@ The rules are those of Kafka's controller (AclControlManager, ScramControlManage
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
-from enum import IntEnum
-from typing import Any, Final, NamedTuple, assert_never, cast
+from typing import Final, NamedTuple, assert_never
 
 from oncelog.errors import ErrorCode
 from oncelog.security.acl import (
@@ -42,6 +41,7 @@ from oncelog_controller.core.records import (
     ConsoleSessionsEnded,
     ScramCredentialsChanged,
     ScramRow,
+    Stored,
 )
 
 ACLS_MAX: Final = 100_000
@@ -138,7 +138,7 @@ class SecurityState:
             case ConsoleSessionsEnded():
                 return SecurityChange(sessions=self.sessions.apply(record))
 
-    def to_state(self) -> dict[str, Any]:
+    def to_state(self) -> dict[str, object]:
         """Return the state in values that JSON can hold.
 
         Empty parts are left out, so that an older version can read it.
@@ -154,7 +154,7 @@ class SecurityState:
         return {name: part for name, part in parts.items() if part}
 
     @staticmethod
-    def restored(state: Mapping[str, Any]) -> "SecurityState":
+    def restored(state: Mapping[str, Stored]) -> "SecurityState":
         rows = state.get("credentials", ())
         return SecurityState(
             dict.fromkeys(_acl(row) for row in state.get("acls", ())),
@@ -367,8 +367,15 @@ def _count(event: SecurityEvent) -> int:
 
 
 def _row(acl: Acl) -> AclRow:
-    row: Any = tuple(part.name if isinstance(part, IntEnum) else part for part in acl)
-    return cast(AclRow, row)
+    return (
+        acl.resource_type.name,
+        acl.resource_name,
+        acl.pattern_type.name,
+        acl.principal,
+        acl.host,
+        acl.operation.name,
+        acl.permission.name,
+    )
 
 
 def _acl(row: AclRow) -> Acl:

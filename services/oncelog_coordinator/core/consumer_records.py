@@ -17,10 +17,10 @@ The hash is ours: another coordinator finds that it differs and assigns once mor
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from oncelog.record.schema import (
     COMPACT,
@@ -126,7 +126,9 @@ class _Kind(NamedTuple):
     """The attribute that holds the record's value. If it is None, the record is a tombstone."""
 
 
-def _kind(type_number: int, made: Any, value: Codec, held: str, *key: str) -> _Kind:
+def _kind(
+    type_number: int, made: Callable[..., "ConsumerRecord"], value: Codec, held: str, *key: str
+) -> _Kind:
     """Return the kind of `made`, a class of records. `key` names the fields of the record's key beside the group."""
     of_key = dict.fromkeys(("group_id", *key), STRING)
     return _Kind(RecordType(type_number, of_key, {0: value}, partial(made, **{held: None})), held)

@@ -11,7 +11,6 @@ moment more, since more members are likely on their way (Kafka's group.initial.r
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import Millis
@@ -66,7 +65,7 @@ class Change:
 
     # ------------------------------------------------------------------------------------------- saying
 
-    def reply(self, request_id: int | None, answer: Any) -> None:
+    def reply(self, request_id: int | None, answer: object) -> None:
         if request_id is not None:
             self._effects.append(Reply(request_id, answer))
 

@@ -20,7 +20,7 @@ marker says so; the marker is a record here too.
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final, TypedDict, Unpack
 
 from oncelog.ids import (
     NO_PRODUCER_EPOCH,
@@ -301,8 +301,18 @@ def _group_schema(version: int) -> Codec:
     )
 
 
+class _OtherFields(TypedDict):
+    group_id: str
+    protocol_type: str | None
+    generation: int
+    state_timestamp: Millis
+
+
 def _group_changed(
-    protocol: str | None, leader: str | None, members: Sequence[Member], **others: Any
+    protocol: str | None,
+    leader: str | None,
+    members: Sequence[Member],
+    **others: Unpack[_OtherFields],
 ) -> GroupChanged:
     state = GroupState.STABLE if members else GroupState.EMPTY
     if members and leader is None:

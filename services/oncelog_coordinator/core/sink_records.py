@@ -30,7 +30,7 @@ time of the last attempt. Version 0 is read: what it does not have is -1, unknow
 from dataclasses import MISSING, dataclass, fields
 from enum import IntEnum
 from functools import partial
-from typing import Annotated, Any, Final, TypeAlias, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, get_type_hints
 
 from oncelog.errors import OncelogError
 from oncelog.ids import Millis, Partition, ProducerEpoch, ProducerId
@@ -51,6 +51,9 @@ from oncelog.record.schema import (
     structure,
 )
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 NONCE_BYTES: Final = 16
 UNKNOWN: Final = -1
 """The value of a checksum or a time that was never recorded."""
@@ -60,7 +63,7 @@ Int64: TypeAlias = Annotated[int, INT64]
 Uint32: TypeAlias = Annotated[int, UINT32]
 Nonce: TypeAlias = Annotated[bytes, UUID]
 Names: TypeAlias = Annotated[tuple[str, ...], array(INT32, STRING)]
-_OF_TYPE: Final[dict[Any, Codec]] = {
+_OF_TYPE: Final[dict[object, Codec]] = {
     str: STRING,
     Millis: INT64,
     ProducerId: INT64,
@@ -200,7 +203,7 @@ class Tombstone:
 SinkRecord = SinkHeader | AttemptOpen | Branch | Decide | Complete | Tombstone
 
 
-def _fields(kind: type[Any], version: int) -> dict[str, Codec]:
+def _fields(kind: "type[DataclassInstance]", version: int) -> dict[str, Codec]:
     """Return the codecs of a class of records by field, in the order of the class.
 
     Fields with a default came with version 1. Before a field of version 2 comes, each must state its version.
@@ -216,7 +219,9 @@ def _fields(kind: type[Any], version: int) -> dict[str, Codec]:
     return found
 
 
-def _type(record_type: SinkRecordType, kind: type[Any], *key: str, versions: int = 2) -> RecordType:
+def _type(
+    record_type: SinkRecordType, kind: type[SinkRecord], *key: str, versions: int = 2
+) -> RecordType:
     """Return the codec of one type of record. `key` names the fields that are in the key; `versions` is the number
     of versions from 0 on."""
 

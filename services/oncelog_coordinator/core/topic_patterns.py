@@ -4,7 +4,8 @@ RE2 takes time in proportion to what it reads, even for the worst expression: a 
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from types import ModuleType
+from typing import Final
 
 PATTERN_BYTES_MAX: Final = 8_192
 
@@ -45,7 +46,7 @@ def full_match(pattern: str) -> Callable[[str], object]:
     return matches
 
 
-def _re2() -> tuple[Any, Any]:
+def _re2() -> tuple[ModuleType, object]:
     """Import RE2 at the first use, because few groups have patterns."""
     import re2
 

@@ -5,7 +5,7 @@ it needs for its own state. Bytes of members and what we do not know are left as
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.record.records import Record
@@ -30,7 +30,7 @@ from oncelog.record.schema import (
     structure,
 )
 
-Decoded = Mapping[str, Any]
+Decoded = Mapping[str, object]
 _STATES: Final = (
     "Empty",
     "Ongoing",
@@ -75,7 +75,7 @@ def _dict(tagged: Mapping[str, Tag] | None = None, /, **fields: Codec) -> Codec:
 def _or_none(length: Codec, codec: Codec) -> Codec:
     """Return the codec of an array that may be null. A null array reads as an empty one."""
 
-    def read(data: bytes, at: int) -> tuple[Any, int]:
+    def read(data: bytes, at: int) -> tuple[object, int]:
         count, behind = length.read(data, at)
         return ([], behind) if count < 0 else codec.read(data, at)
 

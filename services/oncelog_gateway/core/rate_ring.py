@@ -147,7 +147,7 @@ class RateRing:
                 tier.covered_ms[at] += share_ms
                 tier.coarse[at] |= tier.is_coarse(from_ms, to_ms)
 
-    def take(
+    def add_reading(
         self, group_name: str, from_ms: int, to_ms: int, rows: Mapping[str, Sequence[float]]
     ) -> None:
         """Take a reading of one group: by name, the values in the order of the group's families. `cover` must be

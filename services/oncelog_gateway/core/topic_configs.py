@@ -5,12 +5,16 @@ asked, with the key and the bound in the answer.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from oncelog.config_key import ConfigKey, known_key
 from oncelog.errors import KafkaError
 from oncelog.topic_config import TOPIC_CONFIGS
 
+ConfigJson = int | float | bool | str | list[str]
+"""A config's value with its type in JSON."""
+OpenApi: TypeAlias = dict[str, Any]
+"""A part of an OpenAPI document. JSON Schema nests freely, and FastAPI takes and makes it as this type."""
 _TYPES_OF_KIND: Final[dict[str, tuple[type, ...]]] = {
     "int": (int,),
     "long": (int,),
@@ -52,7 +56,7 @@ def changes_as_text(given: object) -> dict[str, str | None]:
     }
 
 
-def as_json(name: str, text: str) -> Any:
+def as_json(name: str, text: str) -> ConfigJson:
     """Return the value of a config's text, with its type in JSON. `configs_as_text` takes it back."""
     key = TOPIC_CONFIGS.get(name)
     match key.kind if key else "string":
@@ -67,7 +71,7 @@ def as_json(name: str, text: str) -> Any:
     return text
 
 
-def configs_as_json(configs: Mapping[str, str]) -> dict[str, Any]:
+def configs_as_json(configs: Mapping[str, str]) -> dict[str, ConfigJson]:
     return {name: as_json(name, configs[name]) for name in sorted(configs)}
 
 
@@ -96,9 +100,9 @@ def _as_text(name: str, value: object) -> str:
         raise ValueError(error.message) from None
 
 
-def _schema_of(key: ConfigKey) -> dict[str, Any]:
+def _schema_of(key: ConfigKey) -> OpenApi:
     only = f"; nothing else is taken: {key.unsupported}" if key.unsupported else ""
-    schema: dict[str, Any] = {"description": f"{key.doc}; default {key.default}{only}"}
+    schema: OpenApi = {"description": f"{key.doc}; default {key.default}{only}"}
     if key.unsupported:
         return schema | _only_default(key)
     match key.kind:
@@ -118,14 +122,14 @@ def _schema_of(key: ConfigKey) -> dict[str, Any]:
             if key.choices:
                 schema["enum"] = list(key.choices)
         case "list":
-            items: dict[str, Any] = {"type": "string", "minLength": 1}
+            items: OpenApi = {"type": "string", "minLength": 1}
             if key.choices:
                 items["enum"] = list(key.choices)
             schema |= {"type": "array", "items": items, "minItems": 0 if key.may_be_empty else 1}
     return schema
 
 
-def _only_default(key: ConfigKey) -> dict[str, Any]:
+def _only_default(key: ConfigKey) -> OpenApi:
     match key.kind:
         case "int" | "long":
             return {"type": "integer", "enum": [int(key.default)]}
@@ -135,13 +139,13 @@ def _only_default(key: ConfigKey) -> dict[str, Any]:
             return {"type": "array", "items": {"type": "string"}, "maxItems": 0}
 
 
-CONFIGS_SCHEMA: Final[dict[str, Any]] = {
+CONFIGS_SCHEMA: Final[OpenApi] = {
     "type": "object",
     "additionalProperties": False,
     "properties": {key.name: _schema_of(key) for key in TOPIC_CONFIGS.values()},
 }
 
-CHANGES_SCHEMA: Final[dict[str, Any]] = {
+CHANGES_SCHEMA: Final[OpenApi] = {
     "type": "object",
     "additionalProperties": False,
     "minProperties": 1,
@@ -150,7 +154,7 @@ CHANGES_SCHEMA: Final[dict[str, Any]] = {
         for name, schema in CONFIGS_SCHEMA["properties"].items()
     },
 }
-SHOWN_SCHEMA: Final[dict[str, Any]] = {
+SHOWN_SCHEMA: Final[OpenApi] = {
     "type": "object",
     "additionalProperties": {
         "type": ["integer", "number", "boolean", "string", "array"],

@@ -92,7 +92,7 @@ def gather(events: Sequence[Event]) -> list[Span | Between]:
     """Return the transactions and what lies between them, oldest first as `events` are."""
     gathering = _Gathering()
     for event in events:
-        gathering.take(event)
+        gathering.add_event(event)
     return gathering.end()
 
 
@@ -114,7 +114,7 @@ class _Gathering:
         """The last transaction that is complete."""
         self._between: list[Event] = []
 
-    def take(self, event: Event) -> None:
+    def add_event(self, event: Event) -> None:
         if event.kind == "transaction":
             self._change(event)
             return

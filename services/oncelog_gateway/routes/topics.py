@@ -3,7 +3,7 @@ records.
 """
 
 import uuid
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 from urllib.parse import quote
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -21,6 +21,7 @@ from oncelog_gateway.record_status import RecordStatus, record_status
 from oncelog_gateway.resources import (
     INT32_MAX,
     INT64_MAX,
+    PageFields,
     PartitionPage,
     PartitionStatus,
     ProducerPage,
@@ -256,7 +257,7 @@ def _uuid(topic_id: bytes) -> str:
     return str(uuid.UUID(bytes=topic_id))
 
 
-def _summary(kind: type[TopicT], topic: pb.Topic, **given: Any) -> TopicT:
+def _summary(kind: type[TopicT], topic: pb.Topic, **given: object) -> TopicT:
     return resource_of(
         kind,
         topic,
@@ -273,10 +274,10 @@ def _rates(found: TopicRate, span_ms: int) -> TopicRates | None:
 
 
 def _partition_page(
-    page: list[PartitionStatus], rows: list[PartitionStatus], about: dict[str, Any]
+    page: list[PartitionStatus], rows: list[PartitionStatus], about: PageFields
 ) -> PartitionPage:
     failures = [row.failure for row in rows if row.failure is not None]
-    return PartitionPage(partitions=page, **(about | {"incomplete": failures}))
+    return PartitionPage(partitions=page, **{**about, "incomplete": failures})
 
 
 def _configs(roles: Roles, topic: pb.Topic) -> list[TopicConfigEntry]:

@@ -80,7 +80,7 @@ class ClientRates:
             bucket = self._buckets[entity] = TokenBucket()
         if is_strict and bucket.wait_ms(quota, now):
             return False
-        bucket.take(count, quota, now)
+        bucket.take_tokens(count, quota, now)
         return True
 
     def changes_wait_ms(self, quotas: Quotas, client: tuple[str, str], now: Millis) -> int:

@@ -74,7 +74,7 @@ class TokenBucket:
         self._tokens: float | None = None
         self._filled_at = Millis(0)
 
-    def take(self, count: int, quota: float, now: Millis) -> None:
+    def take_tokens(self, count: int, quota: float, now: Millis) -> None:
         self._tokens = self._filled(quota, now) - count
 
     def wait_ms(self, quota: float, now: Millis) -> int:

@@ -14,10 +14,10 @@ from oncelog.security.acl import (
     enum_of,
 )
 from oncelog_listener.call import Call
-from oncelog_listener.cluster import Unanswered
+from oncelog_listener.cluster import ApiError
 from oncelog_listener.topic_access import cluster_refusal
 
-_NO_AUTHORIZER: Final = Unanswered(
+_NO_AUTHORIZER: Final = ApiError(
     ErrorCode.SECURITY_DISABLED,
     "this listener has no authorizer; start it with ONCELOG_LISTENER_AUTHORIZER=acl",
 )
@@ -28,7 +28,7 @@ async def describe_acls(call: Call) -> Any:
     wanted = _filter(call.request)
     refusal = _refusal(call, Operation.DESCRIBE)
     if refusal is None and wanted.fault:
-        refusal = Unanswered(ErrorCode.INVALID_REQUEST, wanted.fault)
+        refusal = ApiError(ErrorCode.INVALID_REQUEST, wanted.fault)
     by_resource: dict[tuple[int, str, int], list[Any]] = defaultdict(list)
     if refusal is None:
         for acl in sorted(call.cluster.image.security.acls):
@@ -113,9 +113,9 @@ async def delete_acls(call: Call) -> Any:
     )
 
 
-def _deletions(call: Call, found: pb.DeleteAclsResponse.Result | Unanswered) -> Any:
-    status = found if isinstance(found, Unanswered) else found.status
-    deleted = () if isinstance(found, Unanswered) else found.deleted
+def _deletions(call: Call, found: pb.DeleteAclsResponse.Result | ApiError) -> Any:
+    status = found if isinstance(found, ApiError) else found.status
+    deleted = () if isinstance(found, ApiError) else found.deleted
     return call.types.DeleteAclsFilterResult(
         error_code=status.error_code,
         error_message=status.error_message or None,
@@ -137,7 +137,7 @@ def _deleted(call: Call, acl: pb.Acl) -> Any:
     )
 
 
-def _refusal(call: Call, operation: Operation) -> Unanswered | None:
+def _refusal(call: Call, operation: Operation) -> ApiError | None:
     if not call.cluster.access.is_checked:
         return _NO_AUTHORIZER
     return cluster_refusal(call, operation)

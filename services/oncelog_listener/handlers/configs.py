@@ -15,7 +15,7 @@ from oncelog.security.acl import Operation
 from oncelog_listener.broker_values import broker_values, of_roles
 from oncelog_listener.brokers import brokers_for
 from oncelog_listener.call import Call, CloseConnection
-from oncelog_listener.cluster import Unanswered, unanswered
+from oncelog_listener.cluster import ApiError, api_error
 from oncelog_listener.core.config_entries import (
     ConfigEntry,
     ConfigOperation,
@@ -36,7 +36,7 @@ _DOCUMENTATION_FROM: Final = 3
 _ALL_TYPES_FROM: Final = 1
 _DESCRIBED_MAX: Final = 400_000
 """The most configs in one answer, enough for all of ten thousand topics. Each costs some hundred bytes."""
-_NOTHING_FAILED: Final = Unanswered(ErrorCode.NONE, "")
+_NOTHING_FAILED: Final = ApiError(ErrorCode.NONE, "")
 _KINDS: Final = {
     ResourceType.TOPIC: pb.CONFIG_KIND_TOPIC,
     ResourceType.BROKER: pb.CONFIG_KIND_BROKER,
@@ -58,7 +58,7 @@ async def describe_configs(call: Call) -> Any:
     for (resource_type, name), names in (await _wanted(call)).items():
         refusal = _refusal(call, resource_type, name, Operation.DESCRIBE_CONFIGS)
         found = _entries(call, resource_type, name, names) if refusal is None else refusal
-        failed = found if isinstance(found, Unanswered) else _NOTHING_FAILED
+        failed = found if isinstance(found, ApiError) else _NOTHING_FAILED
         results.append(
             types.DescribeConfigsResult(
                 error_code=failed.error_code,
@@ -67,11 +67,11 @@ async def describe_configs(call: Call) -> Any:
                 resource_type=resource_type,
                 resource_name=name,
                 configs=()
-                if isinstance(found, Unanswered)
+                if isinstance(found, ApiError)
                 else tuple(_described(call, entry) for entry in found),
             )
         )
-        count = 1 if isinstance(found, Unanswered) else 1 + len(found)
+        count = 1 if isinstance(found, ApiError) else 1 + len(found)
         described_count += count
         if described_count > _DESCRIBED_MAX:
             raise CloseConnection(f"its answer would have more than {_DESCRIBED_MAX} configs")
@@ -100,7 +100,7 @@ async def _wanted(call: Call) -> dict[tuple[int, str], frozenset[str] | None]:
 
 def _entries(
     call: Call, resource_type: int, name: str, names: frozenset[str] | None
-) -> tuple[ConfigEntry, ...] | Unanswered:
+) -> tuple[ConfigEntry, ...] | ApiError:
     image = call.cluster.image
     match resource_type:
         case ResourceType.TOPIC:
@@ -117,14 +117,14 @@ def _entries(
         case ResourceType.BROKER:
             node = _node_named(image, name)
             if node is None:
-                return Unanswered(
+                return ApiError(
                     ErrorCode.INVALID_REQUEST,
                     f"there is no broker {name!r}; known are {sorted(image.nodes)}",
                 )
             return broker_entries(broker_values(call, node), names)
         case ResourceType.GROUP:
             if not name:
-                return Unanswered(ErrorCode.INVALID_REQUEST, "a group's configs need its name")
+                return ApiError(ErrorCode.INVALID_REQUEST, "a group's configs need its name")
             return group_entries(image.group_configs(name), of_roles(image), names)
         case _:
             return _not_served(resource_type)
@@ -136,7 +136,7 @@ def _node_named(image: MetadataImage, name: str) -> pb.Node | None:
     return next((one for node_id, one in image.nodes.items() if str(node_id) == name), None)
 
 
-def _refusal(call: Call, resource_type: int, name: str, operation: Operation) -> Unanswered | None:
+def _refusal(call: Call, resource_type: int, name: str, operation: Operation) -> ApiError | None:
     """Return the refusal if the client may not perform the operation; None: it may. The resource's type decides
     which ACLs count."""
     match resource_type:
@@ -148,12 +148,12 @@ def _refusal(call: Call, resource_type: int, name: str, operation: Operation) ->
             return cluster_refusal(call, operation)
 
 
-def _no_topic(name: str) -> Unanswered:
-    return Unanswered(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+def _no_topic(name: str) -> ApiError:
+    return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
 
 
-def _not_served(resource_type: int) -> Unanswered:
-    return Unanswered(
+def _not_served(resource_type: int) -> ApiError:
+    return ApiError(
         ErrorCode.INVALID_REQUEST, f"configs of resource type {resource_type} are not served"
     )
 
@@ -217,7 +217,7 @@ async def _altered_resources(call: Call, change: _Change) -> tuple[Any, ...]:
     results = []
     for (resource_type, name), found in resources.items():
         if len(found) > 1:
-            failed = Unanswered(ErrorCode.INVALID_REQUEST, "each resource may stand once")
+            failed = ApiError(ErrorCode.INVALID_REQUEST, "each resource may stand once")
         else:
             failed = await _alter(call, found[0], change)
         results.append(
@@ -233,7 +233,7 @@ async def _altered_resources(call: Call, change: _Change) -> tuple[Any, ...]:
     return tuple(results)
 
 
-async def _alter(call: Call, resource: Any, change: _Change) -> Unanswered:
+async def _alter(call: Call, resource: Any, change: _Change) -> ApiError:
     cluster, name = call.cluster, resource.resource_name
     if resource.resource_type not in _KINDS:
         return _not_served(resource.resource_type)
@@ -247,7 +247,7 @@ async def _alter(call: Call, resource: Any, change: _Change) -> Unanswered:
     try:
         to_set, to_remove = change(resource, overrides, resource_type)
     except KafkaError as error:
-        return Unanswered(error.error_code, error.message)
+        return ApiError(error.error_code, error.message)
     request = pb.AlterConfigsRequest(
         kind=_KINDS[resource_type],
         name=name,
@@ -258,7 +258,7 @@ async def _alter(call: Call, resource: Any, change: _Change) -> Unanswered:
     answer = await cluster.ask_controller(
         lambda controller: controller.AlterConfigs(request), validate_only=request.validate_only
     )
-    return answer if isinstance(answer, Unanswered) else unanswered(answer.status)
+    return answer if isinstance(answer, ApiError) else api_error(answer.status)
 
 
 def _overrides(

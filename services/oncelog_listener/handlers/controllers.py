@@ -12,7 +12,7 @@ from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.security.acl import Operation
 from oncelog_listener.call import Call
-from oncelog_listener.cluster import Unanswered, unanswered
+from oncelog_listener.cluster import ApiError, api_error
 from oncelog_listener.core.feature_rules import (
     SAFE_DOWNGRADE,
     UPGRADE,
@@ -90,7 +90,7 @@ async def update_features(call: Call) -> Any:
     )
 
 
-async def _update(call: Call) -> Unanswered:
+async def _update(call: Call) -> ApiError:
     cluster, request = call.cluster, call.request
     if refusal := cluster_refusal(call, Operation.ALTER):
         return refusal
@@ -101,13 +101,13 @@ async def _update(call: Call) -> Unanswered:
     try:
         levels = wanted_levels(cluster.image.feature_levels, updates)
     except KafkaError as error:
-        return Unanswered(error.error_code, error.message)
+        return ApiError(error.error_code, error.message)
     validate_only = call.version > 0 and request.validate_only
     forwarded = pb.UpdateFeaturesRequest(levels=levels, validate_only=validate_only)
     answer = await cluster.ask_controller(
         lambda controller: controller.UpdateFeatures(forwarded), validate_only=validate_only
     )
-    failed = answer if isinstance(answer, Unanswered) else unanswered(answer.status)
+    failed = answer if isinstance(answer, ApiError) else api_error(answer.status)
     if failed.error_code == ErrorCode.FEATURE_UPDATE_FAILED:
         # Kafka answers INVALID_UPDATE_VERSION for a level that no version of the feature allows.
         return failed._replace(error_code=ErrorCode.INVALID_UPDATE_VERSION)

@@ -19,8 +19,8 @@ from oncelog.security.acl import Operation
 from oncelog_listener.call import Call, CloseConnection
 from oncelog_listener.cluster import (
     PEER_FAILURES,
+    ApiError,
     TopicPartition,
-    Unanswered,
     milliseconds,
 )
 from oncelog_listener.core.fetch_sessions import (
@@ -49,8 +49,8 @@ _READ_TIMEOUT_S: Final = 20.0
 """The seconds that a leader has for reading what is there, beside the wait for records."""
 _MAX_WAIT_MS: Final = 300_000
 """The longest wait in milliseconds, for clients that ask to wait for weeks; Kafka's clients ask for half a second."""
-_NO_SUCH_ID: Final = Unanswered(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
-_OTHER_TOPIC: Final = Unanswered(
+_NO_SUCH_ID: Final = ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+_OTHER_TOPIC: Final = ApiError(
     ErrorCode.INCONSISTENT_TOPIC_ID, "the topic was deleted, and made again under its name"
 )
 
@@ -86,7 +86,7 @@ async def fetch(call: Call) -> Any:
     ) as room:
         answers = await _answers(call, reading, room)
         session.fetched_bytes = sum(
-            len(one.records) for one in answers.values() if not isinstance(one, Unanswered)
+            len(one.records) for one in answers.values() if not isinstance(one, ApiError)
         )
         return await response_of(call, reading, answers, _now_ms())
 
@@ -193,7 +193,7 @@ def _waits_for_leaders(answers: Answers) -> bool:
     """
     is_waiting = False
     for answer in answers.values():
-        if isinstance(answer, Unanswered) or answer.error_code:
+        if isinstance(answer, ApiError) or answer.error_code:
             if not is_repeated(Repeatable.ALWAYS, answer.error_code):
                 return False
             is_waiting = True
@@ -248,7 +248,7 @@ async def _by_leader(call: Call, reading: Reading) -> tuple[dict[int, _Share], A
         made = wanted.made
         if not isinstance(made, _Made) or made.image is not image or wanted.topic in refused:
             found = _made(call, image, wanted, refused)
-            if isinstance(found, Unanswered):
+            if isinstance(found, ApiError):
                 answers[key] = found
                 continue
             made = wanted.made = found
@@ -262,11 +262,11 @@ async def _by_leader(call: Call, reading: Reading) -> tuple[dict[int, _Share], A
 
 def _made(
     call: Call, image: MetadataImage, wanted: WantedPartition, refused: frozenset[str]
-) -> _Made | Unanswered:
+) -> _Made | ApiError:
     """Return the request for the partition and its leader, or the answer that needs no leader."""
     topic_id = b"" if wanted.topic_id is None else wanted.topic_id.bytes
     leader = _leader_of(call, image, wanted, topic_id, refused)
-    if isinstance(leader, Unanswered):
+    if isinstance(leader, ApiError):
         return leader
     assert wanted.topic is not None, wanted.topic_id
     request = pb.FetchPartition(
@@ -288,13 +288,13 @@ def _leader_of(
     wanted: WantedPartition,
     topic_id: bytes,
     refused: frozenset[str],
-) -> int | Unanswered:
+) -> int | ApiError:
     if wanted.topic is None:
         return _NO_SUCH_ID
     if wanted.topic in refused:
         return TOPIC_REFUSED
     leader = call.cluster.leader_of(image, (wanted.topic, wanted.partition), topic_id)
-    if isinstance(leader, Unanswered) and leader.error_code is ErrorCode.UNKNOWN_TOPIC_ID:
+    if isinstance(leader, ApiError) and leader.error_code is ErrorCode.UNKNOWN_TOPIC_ID:
         # Its name is known from an earlier request of the session.
         return _OTHER_TOPIC
     return leader
@@ -332,7 +332,7 @@ async def _fetch_from(
             leads,
         )
     except PEER_FAILURES as error:
-        lost = Unanswered(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"storage node {leader}: {error!r}")
+        lost = ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"storage node {leader}: {error!r}")
         answers.update(dict.fromkeys(share.keys.values(), lost))
         return
     for found in response.partitions:
@@ -348,7 +348,7 @@ async def _fetch_from(
         return
     for key in share.keys.values():
         if key not in answers:
-            answers[key] = Unanswered(
+            answers[key] = ApiError(
                 ErrorCode.UNKNOWN_SERVER_ERROR, f"storage node {leader} left it out"
             )
 
@@ -389,7 +389,7 @@ async def _fetch_from_many(
 def _is_enough(min_bytes: int, answers: Answers) -> bool:
     total = 0
     for answer in answers.values():
-        if isinstance(answer, Unanswered) or answer.error_code:
+        if isinstance(answer, ApiError) or answer.error_code:
             return True
         total += len(answer.records)
     return total >= min_bytes

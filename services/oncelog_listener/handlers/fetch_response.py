@@ -9,7 +9,7 @@ from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.api.v1 import types_pb2
 from oncelog.errors import ErrorCode
 from oncelog_listener.call import Call
-from oncelog_listener.cluster import TopicPartition, Unanswered
+from oncelog_listener.cluster import ApiError, TopicPartition
 from oncelog_listener.core.fetch_sessions import NO_SESSION, FetchSession, Key, WantedPartition
 from oncelog_listener.leader_hints import LeaderHint, hinted, leader_hints, node_endpoints
 
@@ -30,7 +30,7 @@ class Fetched(NamedTuple):
     aborted_transactions: Iterable[pb.AbortedTransaction]
 
 
-Answers = dict[Key, Fetched | Unanswered]
+Answers = dict[Key, Fetched | ApiError]
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ async def response_of(call: Call, reading: Reading, answers: Answers, now_ms: fl
         answer = answers[key]
         if _is_news(reading.partitions[key], answer) or session is None:
             told.append(key)
-            if session and not isinstance(answer, Unanswered) and answer.records:
+            if session and not isinstance(answer, ApiError) and answer.records:
                 session.to_the_end(key)
     session_id = NO_SESSION
     if reading.is_kept:
@@ -84,8 +84,8 @@ async def response_of(call: Call, reading: Reading, answers: Answers, now_ms: fl
     )
 
 
-def _is_news(wanted: WantedPartition, answer: Fetched | Unanswered) -> bool:
-    if isinstance(answer, Unanswered):
+def _is_news(wanted: WantedPartition, answer: Fetched | ApiError) -> bool:
+    if isinstance(answer, ApiError):
         return wanted.is_news(answer.error_code, -1, -1, has_records=False)
     return wanted.is_news(
         answer.error_code,
@@ -117,12 +117,12 @@ def _without_leader(reading: Reading, answers: Answers) -> Iterator[TopicPartiti
 def _partition_data(
     call: Call,
     wanted: WantedPartition,
-    answer: Fetched | Unanswered,
+    answer: Fetched | ApiError,
     hints: dict[TopicPartition, LeaderHint],
 ) -> Any:
     types = call.types
     hint = hints.get((wanted.topic, wanted.partition)) if hints and wanted.topic else None
-    if isinstance(answer, Unanswered):
+    if isinstance(answer, ApiError):
         return types.PartitionData(
             partition_index=wanted.partition,
             error_code=answer.error_code,

@@ -30,7 +30,7 @@ async def described_groups(
         coordinator: GroupCoordinatorStub, positions: list[int]
     ) -> Sequence[pb.DescribeGroupsResponse.Group]:
         forwarded = pb.DescribeGroupsRequest(group_ids=[ids[position] for position in positions])
-        answer = await call.cluster.ask(coordinator.DescribeGroups(forwarded))
+        answer = await call.cluster.answer_in_time(coordinator.DescribeGroups(forwarded))
         return answer.groups
 
     return await ask_coordinators(call, ids, ask)
@@ -129,7 +129,9 @@ async def list_groups(call: Call) -> Any:
     found: dict[str, pb.ListGroupsResponse.Group] = {}
     for node_id in sorted({shard.coordinator for shard in shards}):
         try:
-            answer = await cluster.ask(cluster.group_coordinator(node_id).ListGroups(forwarded))
+            answer = await cluster.answer_in_time(
+                cluster.group_coordinator(node_id).ListGroups(forwarded)
+            )
         except PEER_FAILURES:
             return _listed(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if answer.error_code:
@@ -171,7 +173,7 @@ async def delete_groups(call: Call) -> Any:
         coordinator: GroupCoordinatorStub, positions: list[int]
     ) -> Sequence[pb.DeleteGroupsResponse.Result]:
         forwarded = pb.DeleteGroupsRequest(group_ids=[ids[position] for position in positions])
-        answer = await call.cluster.ask(coordinator.DeleteGroups(forwarded))
+        answer = await call.cluster.answer_in_time(coordinator.DeleteGroups(forwarded))
         return answer.results
 
     # A repetition would fail: a group that is deleted is not known any more.

@@ -48,7 +48,7 @@ async def offset_fetch(call: Call) -> Any:
             groups=[_group_request(call, allowed[position]) for position in positions],
             require_stable=call.version >= _STABLE_FROM and request.require_stable,
         )
-        answer = await call.cluster.ask(coordinator.OffsetFetch(forwarded))
+        answer = await call.cluster.answer_in_time(coordinator.OffsetFetch(forwarded))
         return answer.groups
 
     found = iter(await ask_coordinators(call, [group.request.group_id for group in allowed], ask))

@@ -12,8 +12,8 @@ from oncelog.rpc.stubs import StorageStub
 from oncelog.security.acl import Operation
 from oncelog_listener.call import Call, CloseConnection
 from oncelog_listener.cluster import (
+    ApiError,
     TopicPartition,
-    Unanswered,
     grouped,
     milliseconds,
 )
@@ -49,7 +49,7 @@ async def list_offsets(call: Call) -> Any:
     if isolation_level not in (types_pb2.READ_UNCOMMITTED, types_pb2.READ_COMMITTED):
         raise CloseConnection(f"isolation level {isolation_level} is neither 0 nor 1")
     items: dict[TopicPartition, pb.ListOffsetsPartition] = {}
-    answers: dict[TopicPartition, pb.ListedOffset | Unanswered] = {}
+    answers: dict[TopicPartition, pb.ListedOffset | ApiError] = {}
     refused = refused_topics(call, Operation.DESCRIBE, (topic.name for topic in request.topics))
     for topic in request.topics:
         for wanted in topic.partitions:
@@ -58,13 +58,13 @@ async def list_offsets(call: Call) -> Any:
                 answers[key] = TOPIC_REFUSED
             elif key in items or key in answers:
                 items.pop(key, None)
-                answers[key] = Unanswered(ErrorCode.INVALID_REQUEST, "named twice")
+                answers[key] = ApiError(ErrorCode.INVALID_REQUEST, "named twice")
             elif wanted.timestamp < 0 and call.version < _MEANT_FROM.get(
                 wanted.timestamp, _NO_VERSION
             ):
-                answers[key] = Unanswered(ErrorCode.UNSUPPORTED_VERSION, "")
+                answers[key] = ApiError(ErrorCode.UNSUPPORTED_VERSION, "")
             elif wanted.timestamp in _OF_A_REMOTE_STORE:
-                answers[key] = Unanswered(ErrorCode.NONE, "")
+                answers[key] = ApiError(ErrorCode.NONE, "")
             else:
                 items[key] = pb.ListOffsetsPartition(
                     topic=topic.name,
@@ -96,8 +96,8 @@ async def list_offsets(call: Call) -> Any:
     )
 
 
-def _listed(call: Call, partition: int, answer: pb.ListedOffset | Unanswered) -> Any:
-    found = None if isinstance(answer, Unanswered) or answer.error_code else answer
+def _listed(call: Call, partition: int, answer: pb.ListedOffset | ApiError) -> Any:
+    found = None if isinstance(answer, ApiError) or answer.error_code else answer
     return call.types.ListOffsetsPartitionResponse(
         partition_index=partition,
         error_code=answer.error_code,
@@ -127,7 +127,9 @@ async def offset_for_leader_epoch(call: Call) -> Any:
     async def ask(storage: StorageStub, some: list[list[_EpochAsked]]) -> list[_EpochEnds]:
         partitions = [one for asked in some for one in asked]
         wanted = pb.OffsetsForLeaderEpochRequest(partitions=partitions)
-        found = (await call.cluster.ask(storage.OffsetsForLeaderEpoch(wanted))).partitions
+        found = (
+            await call.cluster.answer_in_time(storage.OffsetsForLeaderEpoch(wanted))
+        ).partitions
         if len(found) != len(partitions):
             return []
         rows = iter(found)
@@ -162,8 +164,8 @@ class _EpochEnds:
         self.error_code = max(row.error_code for row in rows)
 
 
-def _epoch_end(types: Any, partition: int, answer: _EpochEnd | Unanswered) -> Any:
-    found = None if isinstance(answer, Unanswered) or answer.error_code else answer
+def _epoch_end(types: Any, partition: int, answer: _EpochEnd | ApiError) -> Any:
+    found = None if isinstance(answer, ApiError) or answer.error_code else answer
     return types.EpochEndOffset(
         error_code=answer.error_code,
         partition=partition,
@@ -175,7 +177,7 @@ def _epoch_end(types: Any, partition: int, answer: _EpochEnd | Unanswered) -> An
 async def delete_records(call: Call) -> Any:
     request = call.request
     items: dict[TopicPartition, pb.DeleteRecordsRequest.Partition] = {}
-    answers: dict[TopicPartition, pb.DeleteRecordsResponse.Partition | Unanswered] = {}
+    answers: dict[TopicPartition, pb.DeleteRecordsResponse.Partition | ApiError] = {}
     refused = refused_topics(call, Operation.DELETE, (topic.name for topic in request.topics))
     for topic in request.topics:
         for wanted in topic.partitions:
@@ -184,18 +186,18 @@ async def delete_records(call: Call) -> Any:
                 answers[key] = TOPIC_REFUSED
                 continue
             if topic.name in INTERNAL_TOPICS:
-                answers[key] = Unanswered(ErrorCode.INVALID_TOPIC_EXCEPTION, "")
+                answers[key] = ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, "")
                 continue
             items[key] = pb.DeleteRecordsRequest.Partition(
                 topic=topic.name, partition=wanted.partition_index, before_offset=wanted.offset
             )
     to_the_end = [key for key, item in items.items() if item.before_offset == _HIGH_WATERMARK]
     for key, end in (await _high_watermarks(call, to_the_end)).items():
-        if isinstance(end, Unanswered) or end.error_code:
+        if isinstance(end, ApiError) or end.error_code:
             # A new leader may not know the end yet. An admin client understands only this code for that.
             is_new = end.error_code == ErrorCode.OFFSET_NOT_AVAILABLE
             code = ErrorCode.LEADER_NOT_AVAILABLE if is_new else error_code_of(end.error_code)
-            answers[key] = Unanswered(code, "")
+            answers[key] = ApiError(code, "")
             del items[key]
         else:
             items[key].before_offset = end.offset
@@ -215,7 +217,7 @@ async def delete_records(call: Call) -> Any:
                     types.DeleteRecordsPartitionResult(
                         partition_index=wanted.partition_index,
                         low_watermark=-1
-                        if isinstance(answer, Unanswered) or answer.error_code
+                        if isinstance(answer, ApiError) or answer.error_code
                         else answer.low_watermark,
                         error_code=answer.error_code,
                     )
@@ -230,7 +232,7 @@ async def delete_records(call: Call) -> Any:
 
 async def _high_watermarks(
     call: Call, keys: Sequence[TopicPartition]
-) -> dict[TopicPartition, pb.ListedOffset | Unanswered]:
+) -> dict[TopicPartition, pb.ListedOffset | ApiError]:
     """Return the offsets at which "all that is there" ends, which are looked up only once for the request.
 
     A copy of the request that is held up on its way, while the repetition is answered, must not delete what was
@@ -249,7 +251,7 @@ async def _listed_offsets(
     call: Call,
     items: Mapping[TopicPartition, pb.ListOffsetsPartition],
     isolation_level: Any = types_pb2.READ_UNCOMMITTED,
-) -> dict[TopicPartition, pb.ListedOffset | Unanswered]:
+) -> dict[TopicPartition, pb.ListedOffset | ApiError]:
     return await call.cluster.rows_of_leaders(
         items,
         lambda storage: storage.ListOffsets,

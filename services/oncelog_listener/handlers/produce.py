@@ -15,9 +15,9 @@ from oncelog.security.acl import Operation
 from oncelog_listener.brokers import is_leaving
 from oncelog_listener.call import Call, CloseConnection, Session
 from oncelog_listener.cluster import (
+    ApiError,
     Cluster,
     TopicPartition,
-    Unanswered,
     milliseconds,
     wire_time,
 )
@@ -54,11 +54,11 @@ def verification_mode(version: int) -> "pb.VerificationMode":
 
 _Topics = Sequence[tuple[str | None, Any]]
 """The request's topics, with their names; None: there is no topic with the id."""
-_Answers = dict[TopicPartition, pb.PartitionProduced | Unanswered]
+_Answers = dict[TopicPartition, pb.PartitionProduced | ApiError]
 _Items = dict[TopicPartition, plain.PartitionRecords]
 
-_NO_SUCH_ID: Final = Unanswered(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
-_ELSEWHERE: Final = Unanswered(
+_NO_SUCH_ID: Final = ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+_ELSEWHERE: Final = ApiError(
     ErrorCode.NOT_LEADER_OR_FOLLOWER, "this listener stops: the client goes to another"
 )
 
@@ -126,7 +126,7 @@ def _written_at_once(
         for one in request.partitions
     }
     leader = leaders.pop()
-    if leaders or isinstance(leader, Unanswered) or is_leaving(cluster):
+    if leaders or isinstance(leader, ApiError) or is_leaving(cluster):
         return None
     storage = cluster.storage(leader)
     if not takes_plain(storage, "ProduceAtOnce"):
@@ -153,7 +153,7 @@ async def produce(call: Call) -> Any:
             answers.update(await _append(call, items, transactional_id or ""))
     else:
         answers.update(
-            ((name, data.index), Unanswered(*refused))
+            ((name, data.index), ApiError(*refused))
             for name, topic in topics
             for data in topic.partition_data
             if name is not None
@@ -161,7 +161,7 @@ async def produce(call: Call) -> Any:
     if request.acks == 0:
         _close_on_error(topics, answers)
         return None
-    nameless = Unanswered(*refused) if refused else _NO_SUCH_ID
+    nameless = ApiError(*refused) if refused else _NO_SUCH_ID
     return _response(call, topics, answers, nameless)
 
 
@@ -180,17 +180,17 @@ def _accepted(call: Call, topics: _Topics, answers: _Answers) -> _Items:
             if name in refused_names:
                 answers[key] = TOPIC_REFUSED
             elif name in INTERNAL_TOPICS:
-                answers[key] = Unanswered(
+                answers[key] = ApiError(
                     ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by coordinators only"
                 )
             elif key in items or key in answers:
                 # Which of the two would get the answer? Neither is written.
                 items.pop(key, None)
-                answers[key] = Unanswered(
+                answers[key] = ApiError(
                     ErrorCode.INVALID_REQUEST, f"{name}-{data.index} stands twice in one request"
                 )
             elif refused := refused_records(call.version, data.records):
-                answers[key] = Unanswered(*refused)
+                answers[key] = ApiError(*refused)
             else:
                 items[key] = plain.PartitionRecords(name, data.index, data.records, topic_id)
     return items
@@ -265,7 +265,7 @@ def _close_on_error(topics: _Topics, answers: _Answers) -> None:
             )
 
 
-def _response(call: Call, topics: _Topics, answers: _Answers, nameless: Unanswered) -> Any:
+def _response(call: Call, topics: _Topics, answers: _Answers, nameless: ApiError) -> Any:
     types = call.types
     hints: dict[TopicPartition, LeaderHint] = {}
     if call.version >= _LEADER_HINTS_FROM:
@@ -294,10 +294,10 @@ def _response(call: Call, topics: _Topics, answers: _Answers, nameless: Unanswer
 def _partition_response(
     call: Call,
     partition: int,
-    answer: pb.PartitionProduced | Unanswered,
+    answer: pb.PartitionProduced | ApiError,
     hint: LeaderHint | None = None,
 ) -> Any:
-    if isinstance(answer, Unanswered) or answer.error_code:
+    if isinstance(answer, ApiError) or answer.error_code:
         error_code = answer.error_code
         if error_code == ErrorCode.NETWORK_EXCEPTION:
             # The leader was lost with the batch. librdkafka gives up on this code but repeats a time-out.

@@ -19,13 +19,13 @@ from oncelog.security.acl import Operation
 from oncelog_listener.brokers import Brokers, brokers_for
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import (
+    ApiError,
     TopicPartition,
-    Unanswered,
     grouped,
 )
 from oncelog_listener.topic_access import CLUSTER_REFUSED, cluster_refusal
 
-_Outcomes = dict[TopicPartition, types_pb2.PartitionError | Unanswered]
+_Outcomes = dict[TopicPartition, types_pb2.PartitionError | ApiError]
 
 _ChangedPartitions = controller_pb2.ElectLeadersResponse | controller_pb2.ReassignPartitionsResponse
 
@@ -66,7 +66,7 @@ async def describe_log_dirs(call: Call) -> Any:
     }
     for key, answer in found.items():
         leader = cluster.leader_of(image, key)
-        if isinstance(answer, Unanswered) or answer.error_code:
+        if isinstance(answer, ApiError) or answer.error_code:
             continue
         if isinstance(leader, int):
             by_leader.setdefault(leader, {})[key] = answer.size_bytes
@@ -172,7 +172,7 @@ async def elect_leaders(call: Call) -> Any:
     is_all = request.topic_partitions is None
     is_unclean = call.version >= _TYPES_FROM and request.election_type == _UNCLEAN
     is_allowed = call.may_cluster(Operation.ALTER)
-    failed: Unanswered | None
+    failed: ApiError | None
     # A refused client is answered with no other names than those that it sent.
     wanted = _wanted(call, request.topic_partitions) if is_allowed or not is_all else []
     forwarded = controller_pb2.ElectLeadersRequest(
@@ -214,10 +214,10 @@ def _refused_alike(wanted: Iterable[TopicPartition]) -> _Outcomes:
 
 async def _changed(
     call: Call, change: Callable[[ControllerStub], Awaitable[_ChangedPartitions]]
-) -> tuple[_Outcomes, Unanswered | None]:
+) -> tuple[_Outcomes, ApiError | None]:
     """Return the controller's code and message for each partition, or the error of the whole call."""
     answer = await call.cluster.ask_controller(change)
-    if isinstance(answer, Unanswered):
+    if isinstance(answer, ApiError):
         return {}, answer
     return {(one.topic, one.partition): one for one in answer.partitions}, None
 
@@ -242,7 +242,7 @@ async def alter_partition_reassignments(call: Call) -> Any:
             if key not in refused
         ]
     )
-    failed: Unanswered | None
+    failed: ApiError | None
     if not call.may_cluster(Operation.ALTER):
         answers, failed = _refused_alike(wanted), CLUSTER_REFUSED
     elif forwarded.assignments:
@@ -287,14 +287,14 @@ def _refused(call: Call, wanted: dict[TopicPartition, Any]) -> _Outcomes:
             continue
         topic = call.cluster.image.topics.get(key[0])
         if not replicas:
-            found[key] = Unanswered(
+            found[key] = ApiError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the list of replicas is empty"
             )
         elif not may_change and topic is not None and key[1] in range(len(topic.partitions)):
             known = topic.partitions[key[1]]
             settled = [one for one in known.replicas if one not in known.adding_replicas]
             if len(replicas) != len(settled):
-                found[key] = Unanswered(
+                found[key] = ApiError(
                     ErrorCode.INVALID_REPLICATION_FACTOR,
                     f"{len(settled)} replicas would become {len(replicas)}",
                 )

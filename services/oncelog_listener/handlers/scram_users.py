@@ -9,7 +9,7 @@ from oncelog.security.acl import Operation
 from oncelog.security.sasl import SCRAM_NAMES
 from oncelog.security.scram import ITERATIONS_MAX, ITERATIONS_MIN, credential_of_salted_password
 from oncelog_listener.call import Call
-from oncelog_listener.cluster import Unanswered
+from oncelog_listener.cluster import ApiError
 from oncelog_listener.topic_access import cluster_refusal
 
 
@@ -81,7 +81,7 @@ async def alter_user_scram_credentials(call: Call) -> Any:
         cluster_refusal(call, Operation.ALTER),
     )
     results = [
-        (user, one) if isinstance(one, Unanswered) else (one.user, one.status)
+        (user, one) if isinstance(one, ApiError) else (one.user, one.status)
         for user, one in zip(users, found, strict=True)
     ]
     return call.types.AlterUserScramCredentialsResponse(

@@ -13,7 +13,7 @@ from oncelog.rpc.stubs import ControllerStub
 from oncelog.security.acl import Operation, ResourceType
 from oncelog.topic_config import TOPIC_CONFIGS
 from oncelog_listener.call import Call
-from oncelog_listener.cluster import Unanswered
+from oncelog_listener.cluster import ApiError
 from oncelog_listener.core.config_entries import topic_entries
 from oncelog_listener.core.topic_names import is_legal_topic_name
 from oncelog_listener.topic_access import TOPIC_REFUSED, refused_creations, refused_topics
@@ -27,9 +27,9 @@ _CONFIGS_MAX: Final = 500
 """The most configs of one new topic. More are not even looked at: it would take long to find the first that does not
 exist."""
 
-_CREATION_REFUSED: Final = Unanswered(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+_CREATION_REFUSED: Final = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
 """The refusal of a creation, in Kafka's words for this request."""
-_THROTTLED: Final = Unanswered(
+_THROTTLED: Final = ApiError(
     ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded."
 )
 
@@ -39,7 +39,7 @@ _Named = tuple[str | None, UUID | None]
 async def create_topics(call: Call) -> Any:
     request = call.request
     times = Counter(topic.name for topic in request.topics)
-    results: dict[str | bytes, pb.TopicResult | Unanswered] = {}
+    results: dict[str | bytes, pb.TopicResult | ApiError] = {}
     new_topics: list[pb.NewTopic] = []
     refused = refused_creations(call, times)
     for topic in request.topics:
@@ -48,12 +48,12 @@ async def create_topics(call: Call) -> Any:
         elif topic.name in refused:
             results[topic.name] = _CREATION_REFUSED
         elif not is_legal_topic_name(topic.name) or topic.name in INTERNAL_TOPICS:
-            results[topic.name] = Unanswered(
+            results[topic.name] = ApiError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 f"topic name {topic.name!r} is internal, or not 1 to 249 of letters, digits, '.', '_', '-'",
             )
         elif len(topic.configs) > _CONFIGS_MAX:
-            results[topic.name] = Unanswered(
+            results[topic.name] = ApiError(
                 ErrorCode.INVALID_CONFIG,
                 f"{len(topic.configs)} configs: there are only {len(TOPIC_CONFIGS)}",
             )
@@ -89,9 +89,9 @@ def _takes_changes(call: Call, partition_count: int) -> bool:
     return call.cluster.throttling.takes_changes(call, max(0, partition_count))
 
 
-def _twice(name: str | bytes | None) -> Unanswered:
+def _twice(name: str | bytes | None) -> ApiError:
     shown = name.hex() if isinstance(name, bytes) else repr(name)
-    return Unanswered(ErrorCode.INVALID_REQUEST, f"topic {shown} stands twice in one request")
+    return ApiError(ErrorCode.INVALID_REQUEST, f"topic {shown} stands twice in one request")
 
 
 def _new_topic(topic: Any) -> pb.NewTopic:
@@ -109,13 +109,13 @@ def _new_topic(topic: Any) -> pb.NewTopic:
 def _created(
     call: Call,
     name: str,
-    result: pb.TopicResult | Unanswered | None,
+    result: pb.TopicResult | ApiError | None,
     configs: Mapping[str, str],
 ) -> Any:
     types = call.types
     if result is None:
-        result = Unanswered(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller left it out")
-    created = None if isinstance(result, Unanswered) or result.error_code else result
+        result = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller left it out")
+    created = None if isinstance(result, ApiError) or result.error_code else result
     is_hidden = created is not None and not call.may(
         Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name, is_logged=False
     )
@@ -157,7 +157,7 @@ async def delete_topics(call: Call) -> Any:
     else:
         wanted = Counter((name, None) for name in call.request.topic_names)
     image = call.cluster.image
-    refused: dict[_Named, Unanswered] = {}
+    refused: dict[_Named, ApiError] = {}
     hidden: set[_Named] = set()
     may_delete_all = call.may_cluster(Operation.DELETE, is_logged=False)
     forwarded = pb.DeleteTopicsRequest()
@@ -173,7 +173,7 @@ async def delete_topics(call: Call) -> Any:
         ):
             hidden.add(named)
         if failed is None and (name in INTERNAL_TOPICS or (topic is not None and topic.internal)):
-            failed = Unanswered(
+            failed = ApiError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, "an internal topic cannot be deleted"
             )
         if failed is None and not _takes_changes(call, len(topic.partitions) if topic else 0):
@@ -184,7 +184,7 @@ async def delete_topics(call: Call) -> Any:
             forwarded.topic_ids.append(topic_id.bytes)
         else:
             forwarded.names.append(name)
-    deleted: dict[str | bytes, pb.TopicResult | Unanswered] = {}
+    deleted: dict[str | bytes, pb.TopicResult | ApiError] = {}
     if forwarded.names or forwarded.topic_ids:
         deleted = await _decided(
             call,
@@ -192,7 +192,7 @@ async def delete_topics(call: Call) -> Any:
             lambda controller: controller.DeleteTopics(forwarded),
         )
     types = call.types
-    missing = Unanswered(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller left it out")
+    missing = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller left it out")
     responses = []
     for named in wanted:
         name, topic_id = named
@@ -217,19 +217,19 @@ def _known(image: MetadataImage, name: str | None, topic_id: UUID | None) -> pb.
     return image.topics.get(name or "")
 
 
-def _refused_deletion(call: Call, name: str | None, topic: pb.Topic | None) -> Unanswered | None:
+def _refused_deletion(call: Call, name: str | None, topic: pb.Topic | None) -> ApiError | None:
     """Return why the client may not delete the topic; None: it may. Only a client that may describe the topic is
     told whether it exists."""
     if name is None:
         if topic is None:
-            return Unanswered(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+            return ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
         return None if call.may(Operation.DELETE, ResourceType.TOPIC, topic.name) else TOPIC_REFUSED
     if not _may_describe(call, name):
         return TOPIC_REFUSED
     if call.may(Operation.DELETE, ResourceType.TOPIC, name, is_logged=topic is not None):
         return None
     if topic is None:
-        return Unanswered(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
     return TOPIC_REFUSED
 
 
@@ -237,12 +237,12 @@ def _may_describe(call: Call, name: str) -> bool:
     return call.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
 
 
-def _misnamed(name: str | None, topic_id: UUID | None, times: int) -> Unanswered | None:
+def _misnamed(name: str | None, topic_id: UUID | None, times: int) -> ApiError | None:
     """Return what is wrong with the way in which the request names the topic; None: nothing."""
     if name is None and topic_id is None:
-        return Unanswered(ErrorCode.INVALID_REQUEST, "a topic needs its name or its id")
+        return ApiError(ErrorCode.INVALID_REQUEST, "a topic needs its name or its id")
     if name is not None and topic_id is not None:
-        return Unanswered(ErrorCode.INVALID_REQUEST, "a topic is named by name or by id, not both")
+        return ApiError(ErrorCode.INVALID_REQUEST, "a topic is named by name or by id, not both")
     if times > 1:
         return _twice(name if topic_id is None else topic_id.bytes)
     return None
@@ -254,13 +254,13 @@ async def _decided(
     ask: Callable[[ControllerStub], Awaitable[TopicsAnswer]],
     *,
     validate_only: bool = False,
-) -> dict[str | bytes, pb.TopicResult | Unanswered]:
+) -> dict[str | bytes, pb.TopicResult | ApiError]:
     """Return the controller's result for each topic, by name and by id.
 
     This node's image has the change by then, because the client may ask for the topic at once.
     """
     answer = await call.cluster.ask_controller(ask, validate_only=validate_only)
-    if isinstance(answer, Unanswered):
+    if isinstance(answer, ApiError):
         return dict.fromkeys(wanted, answer)
     return {key: result for result in answer.results for key in (result.name, result.topic_id)}
 
@@ -268,7 +268,7 @@ async def _decided(
 async def create_partitions(call: Call) -> Any:
     request = call.request
     times = Counter(topic.name for topic in request.topics)
-    results: dict[str | bytes, pb.TopicResult | Unanswered] = {}
+    results: dict[str | bytes, pb.TopicResult | ApiError] = {}
     new_partitions: list[pb.NewPartitions] = []
     refused = refused_topics(call, Operation.ALTER, times)
     for topic in request.topics:
@@ -277,7 +277,7 @@ async def create_partitions(call: Call) -> Any:
         elif topic.name in refused:
             results[topic.name] = TOPIC_REFUSED
         elif topic.name in INTERNAL_TOPICS:
-            results[topic.name] = Unanswered(
+            results[topic.name] = ApiError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, "an internal topic keeps its partitions"
             )
         elif not request.validate_only and not _takes_changes(call, _added_count(call, topic)):
@@ -295,7 +295,7 @@ async def create_partitions(call: Call) -> Any:
             validate_only=request.validate_only,
         )
     types = call.types
-    missing = Unanswered(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller left it out")
+    missing = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller left it out")
     return types.CreatePartitionsResponse(
         results=tuple(
             types.CreatePartitionsTopicResult(

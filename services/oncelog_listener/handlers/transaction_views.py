@@ -14,7 +14,7 @@ from oncelog_listener.brokers import listed_here
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import (
     PEER_FAILURES,
-    Unanswered,
+    ApiError,
     grouped,
     wire_time,
 )
@@ -23,7 +23,7 @@ from oncelog_listener.group_access import may_transaction, transaction_refusal
 from oncelog_listener.handlers.groups import code_of
 from oncelog_listener.topic_access import take_refused
 
-_ILLEGAL_NAME: Final = Unanswered(
+_ILLEGAL_NAME: Final = ApiError(
     ErrorCode.INVALID_TOPIC_EXCEPTION,
     "a topic's name has 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-', and is not '.' or '..'",
 )
@@ -64,9 +64,9 @@ async def describe_producers(call: Call) -> Any:
 
 
 def _producers(
-    types: Any, partition: int, answer: storage_pb2.PartitionProducers | Unanswered
+    types: Any, partition: int, answer: storage_pb2.PartitionProducers | ApiError
 ) -> Any:
-    found = () if isinstance(answer, Unanswered) else answer.producers
+    found = () if isinstance(answer, ApiError) else answer.producers
     return types.PartitionResponse(
         partition_index=partition,
         error_code=answer.error_code,
@@ -104,7 +104,7 @@ async def describe_transactions(call: Call) -> Any:
             by_coordinator.setdefault(shard.coordinator, []).append(transactional_id)
     for node_id, names in by_coordinator.items():
         try:
-            answer = await call.cluster.ask(
+            answer = await call.cluster.answer_in_time(
                 call.cluster.coordinator(node_id).DescribeTransactions(
                     pb.DescribeTransactionsRequest(transactional_ids=names)
                 )
@@ -175,7 +175,7 @@ async def list_transactions(call: Call) -> Any:
     unknown: dict[str, None] = {}
     for node_id in sorted({shard.coordinator for shard in shards}):
         try:
-            answer = await call.cluster.ask(
+            answer = await call.cluster.answer_in_time(
                 call.cluster.coordinator(node_id).ListTransactions(forwarded)
             )
         except PEER_FAILURES:

@@ -18,9 +18,9 @@ from oncelog.security.acl import Operation, ResourceType
 from oncelog_listener.call import Call, CloseConnection
 from oncelog_listener.cluster import (
     PEER_FAILURES,
+    ApiError,
     Cluster,
     TopicPartition,
-    Unanswered,
     grouped,
     milliseconds,
 )
@@ -63,7 +63,9 @@ async def _ask_any_coordinator(
         answer = None
         for node_id in owners:
             try:
-                answer = await cluster.ask(cluster.coordinator(node_id).InitProducerId(forwarded))
+                answer = await cluster.answer_in_time(
+                    cluster.coordinator(node_id).InitProducerId(forwarded)
+                )
             except PEER_FAILURES:
                 continue
             if not is_repeated(Repeatable.ALWAYS, answer.error_code):
@@ -315,14 +317,14 @@ def _ended(call: Call, error_code: int, producer_id: int = -1, producer_epoch: i
 async def _of_group_shard(
     call: Call, shard: int, item: Any, ask: Callable[[Any, list[Any]], Awaitable[Sequence[Any]]]
 ) -> Any:
-    """Return the answer of the group shard's coordinator, or an Unanswered."""
+    """Return the answer of the group shard's coordinator, or an ApiError."""
     found = call.cluster.image.shards.get((GROUP, shard))
     if found is None:
-        return Unanswered(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no group shard {shard}")
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no group shard {shard}")
     try:
         (answer,) = await ask(call.cluster.group_coordinator(found.coordinator), [item])
     except PEER_FAILURES as error:
-        return Unanswered(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
+        return ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
     return answer
 
 
@@ -361,7 +363,7 @@ async def write_txn_markers(call: Call) -> Any:
                 transaction_version=marker.transaction_version if call.version >= 2 else 0,
                 partitions=partitions,
             )
-            answer = await call.cluster.ask(
+            answer = await call.cluster.answer_in_time(
                 storage.WriteTxnMarkers(storage_pb2.WriteTxnMarkersRequest(markers=[one]))
             )
             return [found for result in answer.results for found in result.partitions]

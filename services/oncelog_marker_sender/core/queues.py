@@ -205,7 +205,7 @@ class MarkerQueues:
         entries = delivery.pending.values() if delivery else ()
         return list(dict.fromkeys(entry.node_id for entry in entries if entry.node_id != HOLDING))
 
-    def take(self, node_id: NodeId, now_ms: int) -> NodeRequest | None:
+    def request_for_node(self, node_id: NodeId, now_ms: int) -> NodeRequest | None:
         """Return the next request to this node; None when one is in flight, nothing is ready, or the node is backing
         off."""
         queue = self._queues.get(node_id)
@@ -240,7 +240,7 @@ class MarkerQueues:
         entry_ms = min(entry.not_before_ms for entry in queue.values())
         return max(entry_ms, self._unreachable.get(node_id, (0, 0))[1])
 
-    def answered(
+    def settle_request(
         self,
         request: NodeRequest,
         codes: Mapping[tuple[int, int, Partition], ErrorCode],

@@ -2,10 +2,11 @@
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from typer.models import OptionInfo
 
 from oncelog.errors import OncelogError
 from oncelog.security.acl import (
@@ -76,10 +77,13 @@ def _operations(given: list[str] | None) -> list[str]:
     return list(dict.fromkeys(known[one.replace("_", "").casefold()] for one in given or ()))
 
 
-def _repeatable(callback: Any, text: str, metavar: str) -> Any:
-    return typer.Option(
+def _repeatable(
+    callback: Callable[[list[str] | None], list[str]], text: str, metavar: str
+) -> OptionInfo:
+    option: OptionInfo = typer.Option(
         callback=callback, metavar=metavar, help=f"{text}; repeatable", show_default=False
     )
+    return option
 
 
 Principals = Annotated[list[str] | None, _repeatable(_principals, "who", "User:NAME")]

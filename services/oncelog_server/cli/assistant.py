@@ -5,11 +5,11 @@ Every tool only reads, and asks the gateway with the caller's token, as the comm
 record: keys, values and headers are other people's, and a text among them could be meant to instruct the assistant.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import typer
 from pydantic import Field
@@ -22,6 +22,8 @@ from oncelog_server.cli.rest import Rest, quoted
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
+JsonObject: TypeAlias = dict[str, Any]
+"""An answer as the assistant gets it: the gateway's JSON as it is, which no tool but one looks into."""
 ROWS_MAX: Final = 200
 """Rows of one answer at most: an assistant reads each of them."""
 _OUTCOME_FIELDS: Final = (
@@ -85,7 +87,7 @@ class Tools:
         self._rest = rest
         self._bootstrap = bootstrap
 
-    def all(self) -> list[Callable[..., dict[str, Any]]]:
+    def all(self) -> list[Callable[..., JsonObject]]:
         return [
             self.health,
             self.explain,
@@ -96,7 +98,7 @@ class Tools:
             self.record_outcomes,
         ]
 
-    def health(self) -> dict[str, Any]:
+    def health(self) -> JsonObject:
         """Is the cluster well: listeners, nodes, shards, partitions, transactions, groups, markers. Each check says
         what is wrong, since when and what to do; or what was looked at."""
         checks = checks_of(self._rest, self._bootstrap)
@@ -109,7 +111,7 @@ class Tools:
             Literal["transaction", "producer", "partition", "group", "sink"] | None,
             Field(description="where the subject could be several things"),
         ] = None,
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """Why is this as it is: the verdict, how it was found, what is not known, and commands that go on. Those with
         `is_safe` false change data."""
         return self._get("/v1/explain", {"subject": subject, "kind": kind})
@@ -135,7 +137,7 @@ class Tools:
             str, Field(description="only ids that match; * matches any characters")
         ] = "",
         limit: Limit = 50,
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """Transactional ids with their state, age, producer and coordinator."""
         query = {
             "state": state,
@@ -147,18 +149,18 @@ class Tools:
 
     def timeline(
         self, transactional_id: Annotated[str, Field(min_length=1)], limit: Limit = 100
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """What happened to a transactional.id, event by event, newest transactions included: begin, partitions,
         decision, markers, refusals and their causes."""
         return self._get(f"/v1/transactions/{quoted(transactional_id)}/timeline", {"limit": limit})
 
-    def groups(self, limit: Limit = 50) -> dict[str, Any]:
+    def groups(self, limit: Limit = 50) -> JsonObject:
         """Consumer groups and their states."""
         return self._get("/v1/groups", {"limit": limit})
 
     def group(
         self, group_id: Annotated[str, Field(min_length=1)], limit: Limit = 100
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """One consumer group: members, and for each partition its offset, its lag, and what makes it wait."""
         found = self._get(f"/v1/groups/{quoted(group_id)}")
         offsets = self._get(f"/v1/groups/{quoted(group_id)}/offsets", {"limit": limit})
@@ -173,7 +175,7 @@ class Tools:
             Field(description="newest, oldest, an offset, or @TIME such as @2026-01-31T14:00:00Z"),
         ] = "newest",
         limit: Limit = 50,
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """What became of records: committed, aborted, open, a marker, or of no transaction (plain); whose they are; and
         whether a read_committed consumer gets them now. Never their content."""
         query = {"partition": partition, "from": begin, "limit": limit, "content_bytes": 0}
@@ -186,9 +188,9 @@ class Tools:
             "incomplete": found["incomplete"],
         }
 
-    def _get(self, path: str, query: dict[str, Any] | None = None) -> dict[str, Any]:
+    def _get(self, path: str, query: Mapping[str, object] | None = None) -> JsonObject:
         with _refusals_told():
-            found: dict[str, Any] = self._rest.get(path, query)
+            found: JsonObject = self._rest.get(path, query)
             return found
 
 

@@ -6,12 +6,16 @@ from there too. A file may name the address as well (`bootstrap.servers`).
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, Self
 
 import typer
 
 from oncelog.client.core.login import ClientLogin
 from oncelog.errors import OncelogError
+
+if TYPE_CHECKING:
+    # Typer gives these no public names.
+    from typer._click.core import Command, Context, Parameter
 
 VARIABLE: Final = "ONCELOG_CLIENT_CONFIG"
 _META: Final = "oncelog.client_config"
@@ -82,7 +86,7 @@ def spark_options(file: str) -> dict[str, str]:
     return {f"kafka.{name}": value for name, value in given.items() if name != _SERVERS}
 
 
-def given_file(ctx: Any) -> str | None:
+def given_file(ctx: "Context") -> str | None:
     """Return the file that was given as `--config` behind the command; None: none was given."""
     found: str | None = ctx.meta.get(_META)
     return found
@@ -92,14 +96,14 @@ def file_of_environment() -> str | None:
     return os.environ.get(VARIABLE) or None
 
 
-def add_config_option(command: Any) -> None:
+def add_config_option(command: "Command") -> None:
     """Add `--config` to a command that talks Kafka. The option is read before the address."""
     names = [one.name for one in command.params]
     if "bootstrap" in names and "config" not in names:
         command.params.insert(names.index("bootstrap") + 1, _config_option())
 
 
-def _config_option() -> Any:
+def _config_option() -> "Parameter":
     app = typer.Typer(add_completion=False)
 
     @app.command()

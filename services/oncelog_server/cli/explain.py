@@ -1,11 +1,11 @@
 """`oncelog transactions explain` prints the verdict first, then the findings, then the commands to type."""
 
-from typing import Any
-
+from oncelog_server.cli.rest import Answer
 from oncelog_server.cli.tables import printable, say, show_paragraph
+from oncelog_server.cli.transaction_answers import Explanation
 
 
-def show_explanation(found: dict[str, Any]) -> None:
+def show_explanation(found: Explanation) -> None:
     found = _printable(found)
     show_paragraph(found["verdict"], style="bold")
     for finding in found["findings"]:
@@ -25,7 +25,7 @@ def show_explanation(found: dict[str, Any]) -> None:
     show_paragraph("; ".join((found["incident"], *evidence)))
 
 
-def _printable(found: Any) -> Any:
+def _printable(found: Answer) -> Answer:
     """Return the answer with its texts made printable: a name may hold what moves a terminal's cursor."""
     if isinstance(found, dict):
         return {name: _printable(value) for name, value in found.items()}

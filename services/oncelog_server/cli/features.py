@@ -1,9 +1,10 @@
 """`oncelog features`: the finalized levels of protocol features."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from oncelog_server.cli.cluster_answers import FeatureList
 from oncelog_server.cli.lazy import command_group
 from oncelog_server.cli.options import AsOutput, Gateway, Output
 from oncelog_server.cli.rest import Rest
@@ -38,7 +39,7 @@ def set_feature(
     _show(Rest(gateway).put(f"/v1/features/{quote(feature, safe='')}", body), output)
 
 
-def _show(found: Any, output: Output | None) -> None:
+def _show(found: FeatureList, output: Output | None) -> None:
     if printed_as_json(found, output):
         return
     columns = {"feature": "feature", ">level": "level"}

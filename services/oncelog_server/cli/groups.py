@@ -2,7 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
+from typing import TYPE_CHECKING, Annotated, Final, TypedDict, get_args
 
 import typer
 
@@ -12,6 +12,15 @@ from oncelog.times import milliseconds_of
 from oncelog.wording import counted
 from oncelog_gateway.core.endings import shell_word
 from oncelog_gateway.core.held_back import Holder
+from oncelog_server.cli.cluster_answers import (
+    Group,
+    GroupAssignment,
+    GroupDetail,
+    GroupOffset,
+    GroupOffsetPage,
+    GroupPage,
+    LsoHolder,
+)
 from oncelog_server.cli.lazy import command_group
 from oncelog_server.cli.options import (
     AsOutput,
@@ -43,8 +52,6 @@ PAGE: Final = 10_000
 LAGS_MAX: Final = 500
 """Groups whose lag is read at most: each takes a request of its own."""
 LAGS_AT_ONCE: Final = 8
-SHOWN: Final = ("total_lag", "total_readable", "total_held_back", "blocked_by", "stands")
-"""Fields of a group's offsets that the list of groups shows. A gateway of the version before has only the first one."""
 
 GroupId = Annotated[str, typer.Argument(callback=not_empty, help="the group.id")]
 
@@ -69,10 +76,10 @@ def list_groups(
 ) -> None:
     """List the groups of every coordinator, the lag of each, and the transaction that blocks it."""
     rest = Rest(gateway)
-    page = rest.get("/v1/groups", {"state": state, "limit": PAGE})
-    rows = page["groups"]
-    for row, found in zip(rows, _offsets(rest, [row["group_id"] for row in rows]), strict=True):
-        row.update({name: found and found.get(name) for name in SHOWN})
+    page: GroupPage = rest.get("/v1/groups", {"state": state, "limit": PAGE})
+    groups = page["groups"]
+    offsets = _offsets(rest, [group["group_id"] for group in groups])
+    rows = [_listed(*one) for one in zip(groups, offsets, strict=True)]
     if not printed_as_json(rows, output):
         show_rows(
             {
@@ -92,14 +99,36 @@ def list_groups(
     warn_of_incomplete(page["incomplete"])
 
 
-def _offsets(rest: "Rest", group_ids: list[str]) -> list[dict[str, Any] | None]:
+class ListedGroup(Group):
+    """A group in the list of groups, with the sums of its offsets; None where they are not known."""
+
+    total_lag: int | None
+    total_readable: int | None
+    total_held_back: int | None
+    blocked_by: LsoHolder | None
+    stands: str | None
+
+
+def _listed(group: Group, offsets: GroupOffsetPage | None) -> ListedGroup:
+    """Return the group's row. A gateway of the version before tells only the first of these fields."""
+    return {
+        **group,
+        "total_lag": offsets and offsets.get("total_lag"),
+        "total_readable": offsets and offsets.get("total_readable"),
+        "total_held_back": offsets and offsets.get("total_held_back"),
+        "blocked_by": offsets and offsets.get("blocked_by"),
+        "stands": offsets and offsets.get("stands"),
+    }
+
+
+def _offsets(rest: "Rest", group_ids: list[str]) -> list[GroupOffsetPage | None]:
     """Return the offsets of each group; None for one whose lag is not known, and for those after the first
     `LAGS_MAX`.
     """
 
-    def offsets_of(group_id: str) -> dict[str, Any] | None:
+    def offsets_of(group_id: str) -> GroupOffsetPage | None:
         try:
-            found: dict[str, Any] = rest.get(f"/v1/groups/{quoted(group_id)}/offsets")
+            found: GroupOffsetPage = rest.get(f"/v1/groups/{quoted(group_id)}/offsets")
         except OncelogError:
             return None  # It was deleted meanwhile, or its coordinator is away: the list says so itself.
         return found
@@ -112,7 +141,7 @@ def _offsets(rest: "Rest", group_ids: list[str]) -> list[dict[str, Any] | None]:
 @app.command("describe")
 def describe_group(group_id: GroupId, gateway: Gateway = "", output: AsOutput = None) -> None:
     """Show one group: its state, its members and their assignments."""
-    found = Rest(gateway).get(f"/v1/groups/{quoted(group_id)}")
+    found: GroupDetail = Rest(gateway).get(f"/v1/groups/{quoted(group_id)}")
     if printed_as_json(found, output):
         return
     show_fields(
@@ -139,7 +168,7 @@ def describe_group(group_id: GroupId, gateway: Gateway = "", output: AsOutput = 
 def group_offsets(group_id: GroupId, gateway: Gateway = "", output: AsOutput = None) -> None:
     """Show a group's committed offsets, its lag, and what an open transaction holds back. Commit markers count."""
     query = {"limit": PAGE, "count_records": "true"}
-    found = Rest(gateway).get(f"/v1/groups/{quoted(group_id)}/offsets", query)
+    found: GroupOffsetPage = Rest(gateway).get(f"/v1/groups/{quoted(group_id)}/offsets", query)
     if printed_as_json(found, output):
         return
     show_rows(
@@ -159,7 +188,7 @@ def group_offsets(group_id: GroupId, gateway: Gateway = "", output: AsOutput = N
         say(f"{counted(found['total_lag'], 'offset')} behind (commit markers count)" + _held(found))
 
 
-def _held(found: dict[str, Any]) -> str:
+def _held(found: GroupOffsetPage) -> str:
     """Return in words how much of the lag no reader gets now, and the command to look further."""
     if not found.get("total_held_back"):
         return ""
@@ -170,7 +199,7 @@ def _held(found: dict[str, Any]) -> str:
     return f"{held}; {found['stands']}: oncelog transactions explain {group}"
 
 
-def _records(offset: dict[str, Any]) -> str:
+def _records(offset: GroupOffset) -> str:
     """Return how many records a read_committed reader gets; `+` where more follows than was read."""
     if offset["lag"] == 0:
         return "0"
@@ -180,7 +209,7 @@ def _records(offset: dict[str, Any]) -> str:
     return f"{behind['records']}{'' if behind['is_whole'] else '+'}"
 
 
-def _note(offset: dict[str, Any]) -> str:
+def _note(offset: GroupOffset) -> str:
     """Return what holds the offset back, why clients that want stable offsets wait, then the metadata that was
     committed with it.
     """
@@ -197,7 +226,7 @@ def _note(offset: dict[str, Any]) -> str:
     return "; ".join(filter(None, [*held, *unstable, offset["metadata"]]))
 
 
-def _holder(found: dict[str, Any]) -> Holder:
+def _holder(found: LsoHolder) -> Holder:
     return Holder(
         found["transactional_id"],
         found["producer_id"],
@@ -260,6 +289,10 @@ def reset_offsets(
         say("nothing was moved; add --execute to do it")
 
 
+Move = TypedDict("Move", {"partition": int, "from": int | None, "to": int})
+"""A partition whose committed offset is reset, as the command prints it in JSON."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """The offset to reset to: `beginning` or `end`, an offset, or a time."""
@@ -287,7 +320,7 @@ def _target(to: str | None, to_datetime: str | None) -> Target:
 
 def _moves(
     client: "Admin", group_id: str, partitions: list[Partition], target: Target
-) -> list[dict[str, Any]]:
+) -> list[Move]:
     from oncelog.client.admin import EARLIEST, LATEST
 
     def offsets(at: int) -> dict[Partition, int]:
@@ -311,7 +344,7 @@ def _moves(
     ]
 
 
-def _assigned(assignments: list[dict[str, Any]] | None) -> str:
+def _assigned(assignments: list[GroupAssignment] | None) -> str:
     if assignments is None:
         return "not a consumer's assignment"
     return ", ".join(f"{one['topic']} {_ranges(one['partitions'])}" for one in assignments) or "–"

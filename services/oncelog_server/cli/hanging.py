@@ -1,13 +1,13 @@
 """Prints the result of `oncelog transactions find-hanging`."""
 
 from datetime import UTC, datetime
-from typing import Any
 
 from oncelog.wording import counted
 from oncelog_server.cli.tables import duration, of_partition, say, show_rows
+from oncelog_server.cli.transaction_answers import HangingPage
 
 
-def show_hanging(found: dict[str, Any], hides: str) -> None:
+def show_hanging(found: HangingPage, hides: str) -> None:
     """Print the hanging transactions. `hides` has the options, as they were typed, that may have hidden some."""
     hidden = found["hidden_count"]
     show_rows(
@@ -47,7 +47,7 @@ def moment(timestamp_ms: int | None) -> str:
         return str(timestamp_ms)
 
 
-def _searched(found: dict[str, Any]) -> str:
+def _searched(found: HangingPage) -> str:
     return (
         f"{counted(found['open_transactions'], 'open transaction')} in "
         f"{counted(found['checked_partitions'], 'partition')}"

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import typer
 
 from oncelog.errors import OncelogError
 from oncelog.wording import counted
+from oncelog_server.cli.cluster_answers import ClusterHealth, ClusterTrouble
 from oncelog_server.cli.kafka_clients import admin
 from oncelog_server.cli.options import AsOutput, Bootstrap, Gateway
 from oncelog_server.cli.rest import Rest
@@ -63,10 +63,10 @@ def _clients(bootstrap: str) -> tuple[bool, str]:
 
 def _of_cluster(rest: Rest) -> list[Check]:
     try:
-        found = rest.get("/v1/cluster/health")
+        found: ClusterHealth = rest.get("/v1/cluster/health")
     except OncelogError as error:
         return [Check("gateway", False, f"{error}; then: oncelog health --gateway URL")]
-    troubles: dict[str, list[dict[str, Any]]] = {}
+    troubles: dict[str, list[ClusterTrouble]] = {}
     for one in found["troubles"]:
         troubles.setdefault(one["check"], []).append(one)
     return [
@@ -75,7 +75,7 @@ def _of_cluster(rest: Rest) -> list[Check]:
     ]
 
 
-def _sentence(one: dict[str, Any]) -> str:
+def _sentence(one: ClusterTrouble) -> str:
     at_least = "at least " if one["is_at_least"] else ""
     since = "" if one["age_ms"] is None else f" (for {at_least}{duration(one['age_ms'])})"
     return f"{one['subject']} {one['what']}{since}. {one['to_do']} {one['command']}"

@@ -8,13 +8,16 @@ import importlib
 import importlib.util
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import typer
 from typer.core import TyperGroup
 
 if TYPE_CHECKING:
     from pydantic_settings import BaseSettings
+
+    # Typer gives these no public names.
+    from typer._click.core import Command, Context, Parameter
 
 
 class Entry(NamedTuple):
@@ -69,7 +72,7 @@ ADDRESS_VARIABLES: Final = {
 class HelpfulGroup(TyperGroup):
     """A group of commands. Without a command it shows its help, and exits as if nothing had failed."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
         if not args and self.no_args_is_help and not ctx.resilient_parsing:
             typer.echo(ctx.get_help())
             ctx.exit(0)
@@ -84,13 +87,15 @@ def command_group(text: str) -> typer.Typer:
 class LazyGroup(HelpfulGroup):
     """The root of the command tree."""
 
-    def get_params(self, ctx: Any) -> list[Any]:
+    def get_params(self, ctx: "Context") -> list["Parameter"]:
         return _with_bare_flags(super().get_params, ctx)
 
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: "Context") -> list[str]:
         return [name for name, entry in COMMANDS.items() if _exists(entry)]
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+    def resolve_command(
+        self, ctx: "Context", args: list[str]
+    ) -> tuple[str | None, "Command | None", list[str]]:
         """Suggest near names for a command that does not exist. No command is loaded for the comparison."""
         if args and args[0] not in COMMANDS and not ctx.resilient_parsing:
             near = difflib.get_close_matches(args[0], self.list_commands(ctx))
@@ -99,7 +104,7 @@ class LazyGroup(HelpfulGroup):
                 ctx.fail(f"No such command {args[0]!r}. Did you mean {meant}?")
         return super().resolve_command(ctx, args)
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+    def get_command(self, ctx: "Context", cmd_name: str) -> "Command | None":
         entry = COMMANDS.get(cmd_name)
         if entry is None or not _exists(entry):
             return None
@@ -114,13 +119,14 @@ class LazyGroup(HelpfulGroup):
         return command
 
 
-def _prepare(command: Any, *, is_cluster: bool) -> None:
+def _prepare(command: "Command", *, is_cluster: bool) -> None:
     """Give a command `--config` where it talks Kafka, and a check of the variables before it runs, but not before its
     help.
 
     With a misspelled ONCELOG_BOOTSTRAP a command would go to another log than was meant.
     """
-    command.get_params = functools.partial(_with_bare_flags, command.get_params)
+    bare = functools.partial(_with_bare_flags, command.get_params)
+    command.get_params = bare  # type: ignore[method-assign]
     for one in getattr(command, "commands", {}).values():
         _prepare(one, is_cluster=is_cluster)
     run = command.callback
@@ -133,14 +139,16 @@ def _prepare(command: Any, *, is_cluster: bool) -> None:
         add_config_option(command)
 
     @functools.wraps(run)
-    def checked(*arguments: Any, **options: Any) -> Any:
+    def checked(*arguments: object, **options: object) -> object:
         _refuse_unknown_variables(is_cluster=is_cluster)
         return run(*arguments, **options)
 
     command.callback = checked
 
 
-def _with_bare_flags(get_params: Callable[[Any], list[Any]], ctx: Any) -> list[Any]:
+def _with_bare_flags(
+    get_params: Callable[["Context"], list["Parameter"]], ctx: "Context"
+) -> list["Parameter"]:
     """Return the parameters with no value for flags. Typer's help says `<bool>` of each, as if a flag took one."""
     found = get_params(ctx)
     for one in found:

@@ -3,7 +3,7 @@
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,11 @@ from oncelog.wording import counted
 from oncelog_server.cli.client_config import login_properties
 from oncelog_server.cli.options import AsOutput, Bootstrap
 from oncelog_server.cli.tables import duration, of_partition, printed_as_json, say, show_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from oncelog_server.log_audit.report import Report
 
 
 def audit(
@@ -74,7 +79,7 @@ def _options(bootstrap: str, topics: list[str] | None) -> dict[str, str]:
     return {"bootstrap.servers": bootstrap, **wanted, **login}
 
 
-def _session(master: str) -> Any:
+def _session(master: str) -> "SparkSession":
     """One that says nothing on the terminal but what goes wrong."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
@@ -85,7 +90,7 @@ def _session(master: str) -> Any:
     return spark
 
 
-def _show(report: dict[str, Any]) -> None:
+def _show(report: "Report") -> None:
     from oncelog_server.log_audit.report import sentence_of
 
     ended = report["transactions"]

@@ -7,12 +7,13 @@ from anywhere, and it survives a restart of the gateway or of the controller.
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import typer
 
 from oncelog.errors import OncelogError
 from oncelog.wording import counted
+from oncelog_server.cli.cluster_answers import MoveStep, NodeStatus, ReassignmentPage
 from oncelog_server.cli.options import Output
 from oncelog_server.cli.rest import Rest
 from oncelog_server.cli.tables import (
@@ -24,12 +25,17 @@ from oncelog_server.cli.tables import (
     warn,
 )
 
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
 POLL_S: Final = 0.2
 LINE_INTERVAL_S: Final = 5.0
 """Seconds between two lines of progress where there is no terminal."""
 RETRY_TIMEOUT_S: Final = 60.0
 """Seconds for which a gateway or a controller may not answer in between: one that is restarted is back by then."""
 SHOWN_MAX: Final = 50
+
+AnsweredT = TypeVar("AnsweredT")
 
 
 def selected(
@@ -54,7 +60,7 @@ def selected(
     if from_id is None:
         raise typer.BadParameter("--role needs --from-id: all nodes of a role is never meant")
     # One with a given id is no successor of the last named one, and the cluster forgets it by itself.
-    nodes = rest.get("/v1/nodes", {"limit": 10_000})["nodes"]
+    nodes: list[NodeStatus] = rest.get("/v1/nodes", {"limit": 10_000})["nodes"]
     named = [one for one in nodes if role in one["roles"] and not one.get("given")]
     chosen = [one["node_id"] for one in named if one["node_id"] >= from_id]
     if not chosen:
@@ -68,7 +74,7 @@ def await_fenced(rest: "Rest", node_ids: Sequence[int], timeout_s: float) -> Non
     """
     deadline = time.monotonic() + timeout_s
     while timeout_s:
-        nodes = rest.get("/v1/nodes", {"limit": 10_000})["nodes"]
+        nodes: list[NodeStatus] = rest.get("/v1/nodes", {"limit": 10_000})["nodes"]
         running = [
             one["node_id"] for one in nodes if one["node_id"] in node_ids and not one["fenced"]
         ]
@@ -86,7 +92,7 @@ class MoveCommand:
     """One evacuation or balance, from its first step to its last."""
 
     def __init__(
-        self, rest: "Rest", verb: str, body: Mapping[str, Any], title: str, output: Output | None
+        self, rest: "Rest", verb: str, body: Mapping[str, object], title: str, output: Output | None
     ) -> None:
         self._rest = rest
         self._path = f"/v1/storage/{verb}"
@@ -107,11 +113,10 @@ class MoveCommand:
         if wait:
             with _Bar(self._title, total) as bar:
                 self._finish(body, step, in_motion_max, began + timeout_s, timeout_s, bar)
-            step = {"left_count": 0}
-        self._show_end(step["left_count"], time.monotonic() - began)
+        self._show_end(0 if wait else step["left_count"], time.monotonic() - began)
 
-    def _step(self, body: Mapping[str, Any]) -> Any:
-        step = self._rest.post(self._path, {**body, "dry_run": False})
+    def _step(self, body: Mapping[str, object]) -> MoveStep:
+        step: MoveStep = self._rest.post(self._path, {**body, "dry_run": False})
         self._moved += len(step["moves"])
         self._copied += sum(one["copy_count"] for one in step["moves"])
         for failure in step["failures"]:
@@ -120,7 +125,7 @@ class MoveCommand:
                 _warn(failure["detail"])
         return step
 
-    def _reordered(self, step: Any) -> int:
+    def _reordered(self, step: MoveStep) -> int:
         """Return how many moves only reorder replicas. Those are done with the request itself, and so not among what
         is left.
         """
@@ -128,8 +133,8 @@ class MoveCommand:
 
     def _finish(
         self,
-        body: Mapping[str, Any],
-        step: Any,
+        body: Mapping[str, object],
+        step: MoveStep,
         in_motion_max: int,
         deadline: float,
         timeout_s: float,
@@ -147,9 +152,10 @@ class MoveCommand:
             time.sleep(POLL_S)
 
     def _under_way(self) -> int:
-        return int(self._rest.get("/v1/reassignments", {"limit": 1})["total"])
+        page: ReassignmentPage = self._rest.get("/v1/reassignments", {"limit": 1})
+        return page["total"]
 
-    def _retried(self, ask: Callable[[], Any], deadline: float) -> Any:
+    def _retried(self, ask: Callable[[], AnsweredT], deadline: float) -> AnsweredT:
         """Return what `ask` returns. A call that fails is repeated for a while: a gateway or a controller that is
         restarted answers then.
         """
@@ -168,7 +174,7 @@ class MoveCommand:
             "goes on (`oncelog partitions reassignments` shows it); run the command again for the rest"
         )
 
-    def _show_plan(self, step: Any) -> None:
+    def _show_plan(self, step: MoveStep) -> None:
         if self._output == Output.JSON:
             show_json(step)
             return
@@ -229,7 +235,7 @@ class _Bar:
         self._total = total
         self._shown_at = float("-inf")
         self._shown = ""
-        self._bar: Any = None
+        self._bar: Progress | None = None
 
     def __enter__(self) -> "_Bar":
         if sys.stderr.isatty():

@@ -2,12 +2,13 @@
 
 import sys
 import time
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
 from oncelog.errors import OncelogError
 from oncelog.wording import counted
+from oncelog_server.cli.cluster_answers import NodePage, NodeStatus
 from oncelog_server.cli.lazy import command_group
 from oncelog_server.cli.node_moves import MoveCommand, await_fenced, selected
 from oncelog_server.cli.options import AsOutput, Gateway, Output, Yes, confirmed
@@ -54,7 +55,7 @@ InMotion = Annotated[
 @app.command("list")
 def list_nodes(gateway: Gateway = "", output: AsOutput = None) -> None:
     """List the nodes, their partitions and shards, and the active controller."""
-    found = Rest(gateway).get("/v1/nodes", {"limit": 10_000})
+    found: NodePage = Rest(gateway).get("/v1/nodes", {"limit": 10_000})
     if not printed_as_json(found, output):
         show_rows(
             {
@@ -90,7 +91,7 @@ def drain_node(
 ) -> None:
     """Move leaders and shards off a node. Its replicas stay. A restart of the node ends the drain."""
     rest = Rest(gateway)
-    node = rest.post(f"/v1/nodes/{node_id}/drain")["node"]
+    node: NodeStatus = rest.post(f"/v1/nodes/{node_id}/drain")["node"]
     if wait:
         node = _drained(rest, node, timeout_s)
     if output == Output.JSON:
@@ -106,7 +107,7 @@ def drain_node(
 @app.command("undrain")
 def undrain_node(node_id: NodeId, gateway: Gateway = "", output: AsOutput = None) -> None:
     """End a drain. Leaders return within some ten seconds."""
-    node = Rest(gateway).delete(f"/v1/nodes/{node_id}/drain")["node"]
+    node: NodeStatus = Rest(gateway).delete(f"/v1/nodes/{node_id}/drain")["node"]
     if not printed_as_json(node, output):
         say(f"node {node_id} is in service again; leaders and shards come back to it")
 
@@ -184,12 +185,12 @@ def remove_nodes(
         say(f"node {node_id} is forgotten")
 
 
-def _roles(node: dict[str, Any]) -> str:
+def _roles(node: NodeStatus) -> str:
     """Return the roles of a node, or `all`: the names of all of them would take a screen's width."""
     return "all" if len(node["roles"]) == ROLE_COUNT else ", ".join(node["roles"])
 
 
-def _drained(rest: "Rest", node: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+def _drained(rest: "Rest", node: NodeStatus, timeout_s: float) -> NodeStatus:
     """Return the node once it is drained. A line that is rewritten on a terminal shows what is left."""
     node_id = node["node_id"]
     deadline = time.monotonic() + timeout_s
@@ -224,15 +225,15 @@ def _progress(text: str | None) -> None:
     sys.stderr.flush()
 
 
-def _left(node: dict[str, Any]) -> str:
+def _left(node: NodeStatus) -> str:
     return f"leads {node['leader_count']}, owns {counted(_shards(node), 'shard')}"
 
 
-def _shards(node: dict[str, Any]) -> int:
-    return int(node["transaction_shard_count"]) + int(node["group_shard_count"])
+def _shards(node: NodeStatus) -> int:
+    return node["transaction_shard_count"] + node["group_shard_count"]
 
 
-def _state(node: dict[str, Any]) -> str:
+def _state(node: NodeStatus) -> str:
     if node["fenced"]:
         return "fenced"
     if node["drained"]:

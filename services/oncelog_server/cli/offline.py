@@ -1,20 +1,22 @@
 """Partitions whose leader cannot use its log: how they are recognized, and the way out."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from oncelog_gateway.core.trouble import repair_words
+from oncelog_server.cli.cluster_answers import PartitionStatus
 
 STORAGE_ERROR: Final = "KAFKA_STORAGE_ERROR"
 
 
-def is_offline(row: dict[str, Any]) -> bool:
+def is_offline(row: PartitionStatus) -> bool:
     """True if the partition's leader cannot use its log. `row` is the partition as REST shows it."""
-    return bool(row["failure"]) and row["failure"]["kafka_error_name"] == STORAGE_ERROR
+    failure = row["failure"]
+    return failure is not None and failure["kafka_error_name"] == STORAGE_ERROR
 
 
-def way_out(rows: Sequence[dict[str, Any]]) -> str:
+def way_out(rows: Sequence[PartitionStatus]) -> str:
     """Return the way out for partitions that are offline: their nodes' logs say why, and the repair shows what it
     would cost.
     """
-    return repair_words(sorted({row["leader"] for row in rows}))
+    return repair_words(sorted({row["leader"] for row in rows if row["leader"] is not None}))

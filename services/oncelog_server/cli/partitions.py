@@ -1,6 +1,6 @@
 """`oncelog partitions` shows why a read_committed consumer waits, and which nodes have the replicas."""
 
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import urlencode
 
 import typer
@@ -8,6 +8,13 @@ from typer.core import TyperGroup
 
 from oncelog.errors import OncelogError
 from oncelog_gateway.core.held_back import LONG_MS
+from oncelog_server.cli.cluster_answers import (
+    PartitionStatus,
+    Reassignment,
+    ReassignmentPage,
+    ReassignResult,
+    TopicPage,
+)
 from oncelog_server.cli.offline import is_offline, way_out
 from oncelog_server.cli.options import AsOutput, Gateway
 from oncelog_server.cli.rest import Rest, quoted
@@ -21,6 +28,9 @@ from oncelog_server.cli.tables import (
     warn_of_incomplete,
 )
 
+if TYPE_CHECKING:
+    from typer._click.core import Context  # Typer gives it no public name.
+
 DEFAULT_COMMAND: Final = "show"
 PAGE: Final = 10_000
 NAMES_MAX: Final = 5
@@ -29,7 +39,7 @@ NAMES_MAX: Final = 5
 class ShowByDefault(TyperGroup):
     """A group whose first argument, if it is no command, goes to `show`: `oncelog partitions orders`."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
         if not args or (args[0] not in self.commands and args[0] not in ("--help", "-h")):
             args = [DEFAULT_COMMAND, *args]
         return super().parse_args(ctx, args)
@@ -55,7 +65,9 @@ def partitions(
     """Show each partition's offsets, in-sync replicas, and the transaction that holds its last stable offset."""
     rest = Rest(gateway)
     if topic is None:
-        found = rest.get("/v1/partitions", {"troubled": "true", "limit": PAGE})["partitions"]
+        found: list[PartitionStatus] = rest.get(
+            "/v1/partitions", {"troubled": "true", "limit": PAGE}
+        )["partitions"]
     else:
         found = rest.get(f"/v1/topics/{quoted(topic)}/partitions", {"limit": PAGE})["partitions"]
     if printed_as_json(found, output):
@@ -80,7 +92,7 @@ def partitions(
         say(f"{shortened(names)}: {advice}")
 
 
-def _advice(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
+def _advice(rows: list[PartitionStatus]) -> dict[str, list[str]]:
     """Return each piece of advice about a transaction once, with the partitions that the transaction holds back."""
     found: dict[str, list[str]] = {}
     for row in rows:
@@ -123,7 +135,7 @@ def reassign(
     topic, partition = _target(rest, target)
     if cancel:
         query = "" if partition is None else f"?{urlencode({'partition': partition})}"
-        result = rest.delete(f"/v1/reassignments/{quoted(topic)}{query}")
+        result: ReassignResult = rest.delete(f"/v1/reassignments/{quoted(topic)}{query}")
     else:
         body = {"topic": topic, "partition": partition, "replicas": node_ids}
         result = rest.post("/v1/reassignments", body)
@@ -137,7 +149,7 @@ def reassign(
 @app.command("reassignments")
 def reassignments(gateway: Gateway = "", output: AsOutput = None) -> None:
     """List the partitions whose replicas are moving."""
-    page = Rest(gateway).get("/v1/reassignments", {"limit": PAGE})
+    page: ReassignmentPage = Rest(gateway).get("/v1/reassignments", {"limit": PAGE})
     rows = page["reassignments"]
     if printed_as_json(rows, output):
         return
@@ -146,7 +158,7 @@ def reassignments(gateway: Gateway = "", output: AsOutput = None) -> None:
         say(f"{len(rows)} of {page['total']}")
 
 
-def _show_replicas(rows: list[dict[str, Any]], *, empty: str) -> None:
+def _show_replicas(rows: list[Reassignment], *, empty: str) -> None:
     show_rows(
         {
             "partition": of_partition,
@@ -165,7 +177,8 @@ def _target(rest: "Rest", target: str) -> tuple[str, int | None]:
     """Return the topic, and the partition or None. A topic's own name goes first: topics may be named like
     partitions.
     """
-    names = {one["name"] for one in rest.get("/v1/topics", {"limit": PAGE})["topics"]}
+    page: TopicPage = rest.get("/v1/topics", {"limit": PAGE})
+    names = {one["name"] for one in page["topics"]}
     if target in names:
         return target, None
     topic, _, number = target.rpartition("-")
@@ -185,7 +198,7 @@ def _node_ids(replicas: str) -> list[int]:
     return [int(part) for part in parts]
 
 
-def in_sync(row: dict[str, Any]) -> str:
+def in_sync(row: PartitionStatus) -> str:
     """Return how many replicas are in sync, and which are not."""
     replicas, isr = row["replicas"], row["isr"]
     missing = [str(one) for one in replicas if one not in isr]
@@ -193,7 +206,7 @@ def in_sync(row: dict[str, Any]) -> str:
     return f"{text}, not {', '.join(missing)}" if missing else text
 
 
-def held_by(row: dict[str, Any]) -> str | None:
+def held_by(row: PartitionStatus) -> str | None:
     """Return the transaction that holds the partition, with its state and age; None: none does. A leader that does
     not answer is named with its failure.
     """

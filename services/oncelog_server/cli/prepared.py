@@ -1,7 +1,6 @@
 """`oncelog transactions prepared` and `complete`: two-phase transactions, decided with another system (KIP-939)."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -15,6 +14,12 @@ from oncelog_server.cli.tables import (
     show_rows,
     warn_of_incomplete,
 )
+from oncelog_server.cli.transaction_answers import (
+    CompleteResult,
+    PreparedPage,
+    PreparedTransaction,
+    Transaction,
+)
 
 ROWS_MAX: Final = 10_000
 """Maximum number of rows in one answer of the gateway."""
@@ -24,7 +29,7 @@ PARTITIONS_SHOWN: Final = 3
 
 def list_prepared(gateway: Gateway = "", output: AsOutput = None) -> None:
     """List open two-phase transactions, the oldest first. No time-out ends them."""
-    found = Rest(gateway).get("/v1/prepared-transactions", {"limit": ROWS_MAX})
+    found: PreparedPage = Rest(gateway).get("/v1/prepared-transactions", {"limit": ROWS_MAX})
     rows = found["transactions"]
     if not printed_as_json(rows, output):
         show_rows(
@@ -70,7 +75,7 @@ def complete(
             "give --commit if the application's database holds this text, else --abort",
             param_hint="--commit / --abort",
         )
-    answer = Rest(gateway).post(
+    answer: CompleteResult = Rest(gateway).post(
         f"/v1/transactions/{quoted(transactional_id)}/complete",
         {
             "prepared": prepared,
@@ -84,24 +89,24 @@ def complete(
     say(f"audit {answer['audit_id']}" if execute else "nothing was ended; add --execute to do it")
 
 
-def two_phase_fields(found: Mapping[str, Any]) -> list[tuple[str, object]]:
+def two_phase_fields(found: Transaction) -> list[tuple[str, object]]:
     """Return the fields of a two-phase transaction; none if no two-phase transaction is open."""
     if found.get("prepared") is None:
         return []
     return [("prepared as", found["prepared"]), ("may end it", owner_of(found))]
 
 
-def owner_of(row: Mapping[str, Any]) -> str:
+def owner_of(row: Transaction) -> str:
     if not row["is_kept"]:
         return "its producer"
     return f"{row['owner_producer_id']}:{row['owner_producer_epoch']}, kept"
 
 
-def timeout_of(row: Mapping[str, Any]) -> str:
+def timeout_of(row: Transaction) -> str:
     return "none, two-phase" if row["is_two_phase"] else duration(row["timeout_ms"])
 
 
-def _places(row: Mapping[str, Any]) -> str:
+def _places(row: PreparedTransaction) -> str:
     names = [of_partition(one) for one in row["partitions"]]
     more = len(names) - PARTITIONS_SHOWN
     return ", ".join(names[:PARTITIONS_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -7,9 +7,10 @@ import json
 import os
 import re
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from oncelog.errors import OncelogError
 from oncelog.process.config_file import not_toml
@@ -90,7 +91,9 @@ class Profiles:
             raise OncelogError(f"cannot write the profiles to {path}: {error.strerror}") from error
 
 
-def _refuse_unknown(path: Path, place: str, given: dict[str, Any], known: tuple[str, ...]) -> None:
+def _refuse_unknown(
+    path: Path, place: str, given: Mapping[str, object], known: tuple[str, ...]
+) -> None:
     for key in given:
         if key not in known:
             raise OncelogError(

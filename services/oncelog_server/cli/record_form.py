@@ -9,7 +9,7 @@ import base64
 import json
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog_server.cli.input_lines import unescaped
 
@@ -65,7 +65,7 @@ def text_of(content: bytes) -> str:
     return content.decode("utf-8", "backslashreplace")
 
 
-def as_json(record: "ConsumerRecord") -> dict[str, Any]:
+def as_json(record: "ConsumerRecord") -> dict[str, object]:
     """Return a record as JSON. A key or value that is not UTF-8 is under `key_base64` or `value_base64` instead."""
     return {
         "topic": record.topic,

@@ -1,9 +1,10 @@
 """`oncelog records` shows the fate of one record, through the gateway."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from oncelog_server.cli.cluster_answers import LsoHolder, RecordStatus
 from oncelog_server.cli.lazy import command_group
 from oncelog_server.cli.options import (
     INT32_MAX,
@@ -32,7 +33,9 @@ def show_status(
     output: AsOutput = None,
 ) -> None:
     """Say whether a record is committed, aborted, open, compacted, or not written yet."""
-    found = Rest(gateway).get(f"/v1/partitions/{quoted(topic)}/{partition}/records/{offset}")
+    found: RecordStatus = Rest(gateway).get(
+        f"/v1/partitions/{quoted(topic)}/{partition}/records/{offset}"
+    )
     if printed_as_json(found, output):
         return
     show_fields(
@@ -51,11 +54,11 @@ def show_status(
     )
 
 
-def _of_marker(found: dict[str, Any]) -> str:
+def _of_marker(found: RecordStatus) -> str:
     return f" record: {found['marker']} marker" if found["marker"] else ""
 
 
-def _producer(found: dict[str, Any]) -> list[tuple[str, str]]:
+def _producer(found: RecordStatus) -> list[tuple[str, str]]:
     if found["producer_id"] is None:
         return []
     rows = [("producer", f"{found['producer_id']}, epoch {found['producer_epoch']}")]
@@ -64,7 +67,7 @@ def _producer(found: dict[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
-def _transaction(opened: dict[str, Any] | None) -> list[tuple[str, str]]:
+def _transaction(opened: LsoHolder | None) -> list[tuple[str, str]]:
     if opened is None:
         return []
     state = opened["coordinator_state"] or "no coordinator knows it"

@@ -8,7 +8,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import typer
 
@@ -28,6 +28,10 @@ COMMAND_OF: Final = (
     ("/v1/tokens", "oncelog tokens list"),
 )
 """Requests that the gateway tells readers of REST to make, each with the command that makes it."""
+Answer: TypeAlias = Any
+"""The JSON of an answer. The caller says which of `cluster_answers` and `transaction_answers` it is: the gateway's
+models are those types, and a test compares them.
+"""
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -47,7 +51,7 @@ class Rest:
         self._opener = urllib.request.build_opener(*proxies, _NoRedirects())
         self._opener.addheaders.extend(credentials(gateway).items())
 
-    def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
+    def get(self, path: str, query: Mapping[str, object] | None = None) -> Answer:
         """Send GET and return the answer. `query` values may be lists; None and empty ones are left out."""
         given = {
             name: value for name, value in (query or {}).items() if value not in (None, "", [], ())
@@ -55,17 +59,17 @@ class Rest:
         suffix = f"?{urllib.parse.urlencode(given, doseq=True)}" if given else ""
         return self._ask("GET", path + suffix, None)
 
-    def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+    def post(self, path: str, body: Mapping[str, object] | None = None) -> Answer:
         return self._ask("POST", path, None if body is None else json.dumps(body).encode())
 
-    def put(self, path: str, body: Mapping[str, Any]) -> Any:
+    def put(self, path: str, body: Mapping[str, object]) -> Answer:
         return self._ask("PUT", path, json.dumps(body).encode())
 
-    def delete(self, path: str) -> Any:
+    def delete(self, path: str) -> Answer:
         """Send DELETE and return the answer; None where it has no content."""
         return self._ask("DELETE", path, None)
 
-    def events(self, path: str, last_id: str = "") -> Iterator[dict[str, Any]]:
+    def events(self, path: str, last_id: str = "") -> Iterator[Answer]:
         """Yield the data of each server-sent event as it comes. Ends when the connection does."""
         request = urllib.request.Request(self._base + path, headers={"Accept": EVENT_STREAM})
         if last_id:
@@ -73,7 +77,7 @@ class Rest:
         with self._answered(request) as answer:
             yield from read_events(answer)
 
-    def _ask(self, method: str, path: str, body: bytes | None) -> Any:
+    def _ask(self, method: str, path: str, body: bytes | None) -> Answer:
         request = urllib.request.Request(self._base + path, data=body, method=method)
         if body is not None:
             request.add_header("Content-Type", "application/json")
@@ -81,7 +85,7 @@ class Rest:
             return None if answer.status == http.HTTPStatus.NO_CONTENT else json.load(answer)
 
     @contextmanager
-    def _answered(self, request: urllib.request.Request) -> Iterator[Any]:
+    def _answered(self, request: urllib.request.Request) -> Iterator[http.client.HTTPResponse]:
         try:
             with self._opener.open(request, timeout=TIMEOUT_S) as answer:
                 yield answer
@@ -106,11 +110,11 @@ class Rest:
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     """Refuses redirects: the gateway sends none, and another address must not get the token."""
 
-    def redirect_request(self, *_: Any) -> None:
+    def redirect_request(self, *_: object) -> None:
         return None
 
 
-def read_events(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+def read_events(lines: Iterable[bytes]) -> Iterator[Answer]:
     """Yield the data of each event of a `text/event-stream`. Raises ValueError for data that is no JSON."""
     for line in lines:
         if line.startswith(b"data: "):

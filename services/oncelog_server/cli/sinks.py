@@ -16,6 +16,7 @@ from oncelog_server.cli.tables import (
     show_rows,
     warn_of_incomplete,
 )
+from oncelog_server.cli.transaction_answers import Sink, SinkPage
 
 app = command_group("Show Spark's sinks and their committed batches; delete unused sinks.")
 PAGE: Final = 10_000
@@ -29,7 +30,7 @@ SinkName = Annotated[
 def list_sinks(gateway: Gateway = "", output: AsOutput = None) -> None:
     """List the sinks of every coordinator."""
     rest = Rest(gateway)
-    page = rest.get("/v1/sinks", {"limit": PAGE})
+    page: SinkPage = rest.get("/v1/sinks", {"limit": PAGE})
     rows = page["sinks"]
     while page["next_cursor"] is not None:
         page = rest.get("/v1/sinks", {"limit": PAGE, "cursor": page["next_cursor"]})
@@ -52,7 +53,7 @@ def list_sinks(gateway: Gateway = "", output: AsOutput = None) -> None:
 @app.command("describe")
 def describe_sink(sink: SinkName, gateway: Gateway = "", output: AsOutput = None) -> None:
     """Show one sink: its query, its open attempts and its last committed batches."""
-    found = Rest(gateway).get(f"/v1/sinks/{quoted(sink)}")
+    found: Sink = Rest(gateway).get(f"/v1/sinks/{quoted(sink)}")
     if printed_as_json(found, output):
         return
     show_fields(

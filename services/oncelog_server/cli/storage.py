@@ -1,7 +1,7 @@
 """`oncelog storage` checks and repairs the data folder of a node that is stopped."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -108,7 +108,7 @@ def _row(damage: "Damage") -> tuple[object, ...]:
     return damage.partition, _kept(damage), damage.found.record_count, damage.reason
 
 
-def _as_json(damage: "Damage") -> dict[str, Any]:
+def _as_json(damage: "Damage") -> dict[str, str | int]:
     return {
         "topic": damage.partition.topic,
         "partition": damage.partition.partition,

@@ -5,7 +5,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, Final
+from typing import Final, TypeVar
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from oncelog_gateway.core.wording import duration, size
+from oncelog_server.cli.cluster_answers import Failure, InPartition
 from oncelog_server.cli.options import Output
 
 __all__ = [
@@ -38,18 +39,19 @@ GAP: Final = 3
 """Blanks between two columns of a table."""
 
 
-Columns = Mapping[str, str | Callable[[Any], object]]
+RowT = TypeVar("RowT", bound=Mapping[str, object])
+Columns = Mapping[str, str | Callable[[RowT], object]]
 """Columns by heading, `>` before the heading of a number. The value is the row's field, or a function that makes the
 cell.
 """
 
 
-def show_json(value: Any) -> None:
+def show_json(value: object) -> None:
     """Print one JSON document, indented."""
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
 
 
-def printed_as_json(value: Any, output: Output | None) -> bool:
+def printed_as_json(value: object, output: Output | None) -> bool:
     """Print the document where JSON is wanted. False: it is not, so the caller prints for people."""
     if output == Output.JSON:
         show_json(value)
@@ -93,7 +95,7 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empt
     _out().print(table)
 
 
-def show_rows(columns: Columns, rows: Iterable[Any], *, empty: str) -> None:
+def show_rows(columns: Columns[RowT], rows: Iterable[RowT], *, empty: str) -> None:
     """Print a table of rows as REST has them; headings are as in `show_table`."""
     readers = [itemgetter(one) if isinstance(one, str) else one for one in columns.values()]
     cells = [[read(row) for read in readers] for row in rows]
@@ -151,7 +153,7 @@ def show_fields(fields: Iterable[tuple[str, object]]) -> None:
     _out().print(grid)
 
 
-def of_partition(row: Mapping[str, Any]) -> str:
+def of_partition(row: InPartition) -> str:
     """Return a partition's name as people write it: orders-0."""
     return f"{row['topic']}-{row['partition']}"
 
@@ -161,7 +163,7 @@ def listed(numbers: Iterable[int]) -> str | None:
     return ", ".join(map(str, numbers)) or None
 
 
-def warn_of_incomplete(incomplete: Sequence[Mapping[str, Any]], what: str = "not complete") -> None:
+def warn_of_incomplete(incomplete: Sequence[Failure], what: str = "not complete") -> None:
     """Print what is missing from an answer, and end the command as failed if anything is."""
     for failure in incomplete:
         warn(f"{what}: {failure['kafka_error_name']}, {failure['detail']}")

@@ -4,11 +4,12 @@ import json
 import time
 import urllib.parse
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from oncelog.errors import OncelogError
 from oncelog_server.cli.rest import Rest, quoted
 from oncelog_server.cli.tables import duration, printable, say
+from oncelog_server.cli.transaction_answers import Timeline, TimelineEvent
 
 PAUSE_S: Final = 1.0
 """Seconds before a stream that broke is asked for again."""
@@ -18,7 +19,9 @@ GAP_MS: Final = 1_000
 
 def timeline(rest: Rest, transactional_id: str, limit: int, *, follow: bool, is_json: bool) -> None:
     """Print the timeline of a transaction. Raises OncelogError, as `Rest` does."""
-    found = rest.get(f"/v1/transactions/{quoted(transactional_id)}/timeline", {"limit": limit})
+    found: Timeline = rest.get(
+        f"/v1/transactions/{quoted(transactional_id)}/timeline", {"limit": limit}
+    )
     lines = _Lines(is_json)
     if not is_json:
         _head(found)
@@ -33,7 +36,7 @@ def timeline(rest: Rest, transactional_id: str, limit: int, *, follow: bool, is_
         return
 
 
-def _head(found: dict[str, Any]) -> None:
+def _head(found: Timeline) -> None:
     if found["state"] is None:
         say(f"{found['transactional_id']}: no coordinator knows it now")
     else:
@@ -54,7 +57,7 @@ class _Lines:
         self._last_ms: int | None = None
         self._last_day = ""
 
-    def show(self, event: dict[str, Any]) -> None:
+    def show(self, event: TimelineEvent) -> None:
         if self._is_json:
             print(json.dumps(event, ensure_ascii=False), flush=True)
             return
@@ -69,7 +72,7 @@ class _Lines:
         print(f"{_clock(at)}  {_who(event):<16} {printable(event['text'])}", flush=True)
 
 
-def _who(event: dict[str, Any]) -> str:
+def _who(event: TimelineEvent) -> str:
     return event["role"] if event["node"] < 0 else f"{event['role']} {event['node']}"
 
 
@@ -77,14 +80,14 @@ def _clock(time_ms: int) -> str:
     return time.strftime("%H:%M:%S", time.localtime(time_ms / 1000)) + f".{time_ms % 1000:03d}"
 
 
-def _following(rest: Rest, found: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _following(rest: Rest, found: Timeline) -> Iterator[TimelineEvent]:
     """Yield each new event of the id, and of the producers that the id has had: roles tell some events without the
     id.
     """
     last_id = found["events"][-1]["id"] if found["events"] else ""
     seen = {event["id"] for event in found["events"]}
     name = found["transactional_id"]
-    producers: set[int | None] = {found["producer_id"]}
+    producers: set[str | int | None] = {found["producer_id"]}
     producers |= {event["fields"].get("producer_id") for event in found["events"]}
     producers.discard(None)
     while True:
@@ -103,11 +106,11 @@ def _following(rest: Rest, found: dict[str, Any]) -> Iterator[dict[str, Any]]:
         time.sleep(PAUSE_S)
 
 
-def _is_about(event: dict[str, Any], name: str, producers: set[int | None]) -> bool:
+def _is_about(event: TimelineEvent, name: str, producers: set[str | int | None]) -> bool:
     """True if the event may be about the transaction. A hole may have hidden an event of any transaction."""
     fields = event["fields"]
     if event["kind"] == "hole":
         return True
     if "transactional_id" in fields:
-        return bool(fields["transactional_id"] == name)
+        return fields["transactional_id"] == name
     return fields.get("producer_id") in producers

@@ -3,10 +3,11 @@
 import re
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
+from oncelog_server.cli.cluster_answers import CreatedToken, Token
 from oncelog_server.cli.lazy import command_group
 from oncelog_server.cli.options import AsOutput, Gateway, Yes, confirmed, not_empty
 from oncelog_server.cli.rest import Rest, quoted
@@ -46,7 +47,7 @@ def create_token(
 ) -> None:
     """Create a token and print it, this once: only its SHA-256 is kept."""
     body = {"name": name, "role": role.value, "lifetime_ms": lifetime_ms(expires)}
-    made = Rest(gateway).post("/v1/tokens", body)
+    made: CreatedToken = Rest(gateway).post("/v1/tokens", body)
     if printed_as_json(made, output):
         return
     typer.echo(made["token"])
@@ -58,7 +59,7 @@ def create_token(
 @app.command("list")
 def list_tokens(gateway: Gateway = "", output: AsOutput = None) -> None:
     """List the tokens, and when each was used last."""
-    rows = Rest(gateway).get("/v1/tokens", {"limit": 10_000})["tokens"]
+    rows: list[Token] = Rest(gateway).get("/v1/tokens", {"limit": 10_000})["tokens"]
     if printed_as_json(rows, output):
         return
     show_rows(
@@ -84,11 +85,11 @@ def revoke_token(name: Name, yes: Yes = False, gateway: Gateway = "") -> None:
     say(f"token {name} is revoked")
 
 
-def _end(token: dict[str, Any]) -> str:
+def _end(token: Token) -> str:
     return _time(token["expires_time_ms"]) + (", over" if token["is_expired"] else "")
 
 
-def _last_use(token: dict[str, Any]) -> str:
+def _last_use(token: Token) -> str:
     return "never" if token["last_used_time_ms"] is None else _time(token["last_used_time_ms"])
 
 

@@ -1,7 +1,7 @@
 """`oncelog topics`: topics and their configs, through Kafka's own admin protocol."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
@@ -91,7 +91,7 @@ def describe_topic(name: Name, bootstrap: Bootstrap = "", output: AsOutput = Non
         topic = existing_topic(client, name)
         found = _configs(client, name)
     changed = {one["name"]: one["value"] for one in found if not one["is_default"]}
-    rows: list[dict[str, Any]] = [
+    rows: list[dict[str, int | None]] = [
         {
             "partition": one.partition,
             "reached_through": one.leader if one.leader >= 0 else None,
@@ -169,7 +169,13 @@ def configs(
     )
 
 
-def _configs(client: "Admin", name: str) -> list[dict[str, Any]]:
+class _ShownConfig(TypedDict):
+    name: str
+    value: str | None
+    is_default: bool
+
+
+def _configs(client: "Admin", name: str) -> list["_ShownConfig"]:
     found = client.describe_configs(ConfigResource.TOPIC, name)
     return [
         {"name": key, "value": found[key].value, "is_default": found[key].is_default}

@@ -1,10 +1,12 @@
 """`oncelog transactions` lists transactions, finds those that hang, and ends them safely, all through the gateway."""
 
-from typing import Annotated, Any, Final, get_args
+from collections.abc import Mapping
+from typing import Annotated, Final, get_args
 
 import typer
 
 from oncelog_gateway.core.epoch_use import epoch_use
+from oncelog_server.cli.cluster_answers import Failure, MarkerQueuePage
 from oncelog_server.cli.explain import show_explanation
 from oncelog_server.cli.hanging import moment, show_hanging
 from oncelog_server.cli.lazy import command_group
@@ -32,6 +34,17 @@ from oncelog_server.cli.tables import (
     warn_of_incomplete,
 )
 from oncelog_server.cli.timelines import timeline
+from oncelog_server.cli.transaction_answers import (
+    AbortResult,
+    ActiveProducer,
+    Explanation,
+    HangingPage,
+    TerminateResult,
+    Transaction,
+    TransactionDetail,
+    TransactionPage,
+    TransactionPartition,
+)
 
 app = command_group("Show transactions, find hanging ones, end them.")
 PAGE: Final = 500
@@ -117,7 +130,7 @@ def describe_transaction(
     transactional_id: TransactionalId, gateway: Gateway = "", output: AsOutput = None
 ) -> None:
     """Show one transaction, its partitions, and its first offset in each."""
-    found = Rest(gateway).get(f"/v1/transactions/{quoted(transactional_id)}")
+    found: TransactionDetail = Rest(gateway).get(f"/v1/transactions/{quoted(transactional_id)}")
     if printed_as_json(found, output):
         return
     show_fields(
@@ -135,7 +148,7 @@ def describe_transaction(
             ("trace", found.get("trace_url") or found.get("trace_id") or "–"),
         ]
     )
-    columns: Columns = {
+    columns: Columns[TransactionPartition] = {
         "partition": of_partition,
         ">start offset": "start_offset",
         ">held back": "held_back",
@@ -163,7 +176,7 @@ def explain(
     output: AsOutput = None,
 ) -> None:
     """Say why something waits or was refused: a verdict, its causes, and the next command."""
-    found = Rest(gateway).get("/v1/explain", {"subject": subject, "kind": kind})
+    found: Explanation = Rest(gateway).get("/v1/explain", {"subject": subject, "kind": kind})
     if not printed_as_json(found, output):
         show_explanation(found)
 
@@ -189,7 +202,7 @@ def describe_producers(
     topic: Topic, partition: Partition, gateway: Gateway = "", output: AsOutput = None
 ) -> None:
     """List the producers of a partition, and the open transaction of each."""
-    found = Rest(gateway).get(
+    found: list[ActiveProducer] = Rest(gateway).get(
         f"/v1/partitions/{quoted(topic)}/{partition}/producers", {"limit": ROWS_MAX}
     )["producers"]
     if printed_as_json(found, output):
@@ -250,7 +263,7 @@ def find_hanging(
     if coordinator is not None:
         query["coordinator"] = coordinator
         hides.append(f"--coordinator {coordinator}")
-    found = Rest(gateway).get("/v1/hanging-transactions", query)
+    found: HangingPage = Rest(gateway).get("/v1/hanging-transactions", query)
     if not printed_as_json(found, output):
         show_hanging(found, " ".join(hides))
     warn_of_incomplete(found["incomplete"])
@@ -264,7 +277,7 @@ app.command("audit")(audit)
 @app.command("markers")
 def marker_queues(gateway: Gateway = "", output: AsOutput = None) -> None:
     """Show markers that wait for a node. Read_committed consumers wait until they are written."""
-    found = Rest(gateway).get("/v1/marker-queues", {"limit": ROWS_MAX})
+    found: MarkerQueuePage = Rest(gateway).get("/v1/marker-queues", {"limit": ROWS_MAX})
     if not printed_as_json(found["marker_queues"], output):
         show_rows(
             {
@@ -295,7 +308,7 @@ def abort(
     output: AsOutput = None,
 ) -> None:
     """Write an abort marker for a hanging transaction. Refused if a coordinator owns the transaction."""
-    answer = Rest(gateway).post(
+    answer: AbortResult = Rest(gateway).post(
         "/v1/transactions/abort",
         {
             "topic": topic,
@@ -319,7 +332,7 @@ def terminate(
     output: AsOutput = None,
 ) -> None:
     """Fence the producer and abort its transaction, by its coordinator."""
-    answer = Rest(gateway).post(
+    answer: TerminateResult = Rest(gateway).post(
         f"/v1/transactions/{quoted(transactional_id)}/terminate", {"dry_run": not execute}
     )
     if printed_as_json(answer, output):
@@ -328,17 +341,17 @@ def terminate(
     say(f"audit {answer['audit_id']}" if execute else "nothing was ended; add --execute to do it")
 
 
-def _pages(rest: Any, filters: dict[str, Any], limit: int) -> tuple[list[Any], int, list[Any]]:
-    rows: list[Any] = []
-    incomplete: list[Any] = []
+def _pages(
+    rest: Rest, filters: Mapping[str, object], limit: int
+) -> tuple[list[Transaction], int, list[Failure]]:
+    rows: list[Transaction] = []
     cursor = None
     while True:
-        page = rest.get(
+        page: TransactionPage = rest.get(
             "/v1/transactions",
             {**filters, "limit": min(PAGE, limit - len(rows)), "cursor": cursor},
         )
         rows += page["transactions"]
-        incomplete = page["incomplete"]
         cursor = page["next_cursor"]
         if cursor is None or len(rows) >= limit:
-            return rows, page["total"], incomplete
+            return rows, page["total"], page["incomplete"]

@@ -98,7 +98,7 @@ def plan_members(
     for role, count in counts.items():
         for index in range(count):
             has_own = role in (LISTENER, GATEWAY)
-            own = given.get((role.role, index)) or (ports.take() if has_own else 0)
+            own = given.get((role.role, index)) or (ports.next_port() if has_own else 0)
             members.append(_member(role, index, ports, own))
     return tuple(members)
 
@@ -109,9 +109,9 @@ def _member(role: RolePlan, index: int, ports: "FreePorts", own_port: int = 0) -
         role=role.role,
         module=role.module,
         node_id=role.first_node_id + index,
-        rpc_port=ports.take(),
+        rpc_port=ports.next_port(),
         port=own_port,
-        metrics_port=ports.take(),
+        metrics_port=ports.next_port(),
     )
 
 
@@ -187,7 +187,7 @@ class FreePorts:
         """Keep ports that are meant for something, even if nobody listens there yet: `take` leaves them alone."""
         self._kept.update(ports)
 
-    def take(self) -> int:
+    def next_port(self) -> int:
         for port in itertools.islice(self._ahead, len(FREE_PORTS)):
             if port not in self._taken and port not in self._kept and _is_free(port):
                 self._taken.add(port)
@@ -197,7 +197,7 @@ class FreePorts:
     def again(self, port: int) -> int:
         """Return this port if it is free. Otherwise, or if it is 0, return another one."""
         if port == 0 or port in self._taken or not _is_free(port):
-            return self.take()
+            return self.next_port()
         self._taken.add(port)
         return port
 

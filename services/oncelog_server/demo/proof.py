@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol, TypedDict
 
 from oncelog_server.demo.input_rows import Table
 from oncelog_server.demo.payments import Payment
@@ -81,6 +81,16 @@ def _equal(what: str, expected: int, found: int) -> Check:
     return Check(what, f"{expected:,}", f"{found:,}", expected == found)
 
 
+class _Entry(TypedDict):
+    """An entry of the ledger: payments that were netted for one merchant."""
+
+    merchant: str
+    net_cents: int
+    count: int
+    payments: list[tuple[int, str, int]]
+    """Each payment's id, account and signed cents."""
+
+
 class PaymentsProof:
     """Proves that every payment is on the ledger or rejected, once. Refunds are on their topic, once; no cent is lost
     or made.
@@ -132,7 +142,7 @@ class PaymentsProof:
             case _:
                 raise AssertionError(f"nobody writes to topic {topic}")
 
-    def _add_entry(self, entry: dict[str, Any]) -> None:
+    def _add_entry(self, entry: _Entry) -> None:
         net_cents = 0
         for payment_id, account, signed_cents in entry["payments"]:
             self._booked.add(payment_id)

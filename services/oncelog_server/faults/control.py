@@ -10,7 +10,7 @@ import contextlib
 import inspect
 import json
 import socket
-from typing import Any
+from typing import TypedDict
 
 from oncelog.errors import OncelogError
 from oncelog_server.composition import EmbeddedLog
@@ -53,7 +53,14 @@ class FaultControl:
             writer.close()
 
 
-async def _answered(plane: FaultPlane, request: dict[str, Any]) -> dict[str, Any]:
+class _Request(TypedDict):
+    """A call of a method of `FaultPlane`, as the parent sends it."""
+
+    call: str
+    arguments: dict[str, object]
+
+
+async def _answered(plane: FaultPlane, request: _Request) -> dict[str, object]:
     call = getattr(plane, request["call"])
     try:
         answer = call(**request["arguments"])

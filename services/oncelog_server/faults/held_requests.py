@@ -13,11 +13,15 @@ from oncelog.protocol.versions import END_TXN
 from oncelog.rpc.contract import GROUP_COORDINATOR, STORAGE
 from oncelog.rpc.directory import LocalDirectory
 from oncelog.rpc.sessions import PeerUnavailable
+from oncelog.rpc.stubs import GroupCoordinatorStub, StorageStub
 from oncelog_listener.call import Call
 from oncelog_listener.routes import ROUTES
 from oncelog_server.faults.transactions import Transactions
 
 _WRITE_MARKERS: Final = (STORAGE, GROUP_COORDINATOR)
+
+
+_WritesMarkers = StorageStub | GroupCoordinatorStub
 
 
 class Gate(Protocol):
@@ -115,15 +119,14 @@ class MarkerGates:
                 self._directory.put(name, stub)
 
     async def pass_on(
-        self, stub: Any, request: pb.WriteTxnMarkersRequest
+        self, stub: _WritesMarkers, request: pb.WriteTxnMarkersRequest
     ) -> pb.WriteTxnMarkersResponse:
         gates = [gate for name, gate in self._gates.items() if self._is_about(request, name)]
 
         async def go() -> pb.WriteTxnMarkersResponse:
             for gate in gates:
                 await gate.passed()
-            answer: pb.WriteTxnMarkersResponse = await stub.WriteTxnMarkers(request)
-            return answer
+            return await stub.WriteTxnMarkers(request)
 
         if not gates:
             return await go()
@@ -145,11 +148,11 @@ class MarkerGates:
 class _GatedStub:
     """A stub whose calls with markers must pass the gates first."""
 
-    def __init__(self, stub: Any, gates: MarkerGates) -> None:
+    def __init__(self, stub: _WritesMarkers, gates: MarkerGates) -> None:
         self._stub = stub
         self._gates = gates
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._stub, name)
 
     async def WriteTxnMarkers(  # noqa: N802

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 from oncelog.client.blocking.admin import Admin
 from oncelog.client.cluster import SPOKEN, Cluster, NoSuchTopicError
@@ -137,7 +137,7 @@ class _Reader:
             if self._position == begun:
                 return
 
-    def _next_records(self) -> Any:
+    def _next_records(self) -> bytes:
         """Empty where nothing is left, as behind the last batch of a compacted log."""
         try:
             return self._cluster.retrying(self._fetch)
@@ -150,7 +150,7 @@ class _Reader:
             self._position = first[self._partition]
         return self._cluster.retrying(self._fetch) if self._position < self._stretch.end else b""
 
-    def _fetch(self) -> Any:
+    def _fetch(self) -> bytes:
         deadline = Deadline(self._cluster.settings.request_timeout_ms)
         try:
             if self._connection is None:
@@ -173,7 +173,7 @@ class _Reader:
             self.close()
             raise
 
-    def _request(self) -> Any:
+    def _request(self) -> object:
         types = schema_of(versions.FETCH, SPOKEN[versions.FETCH]).request_types
         partition = types.FetchPartition(
             partition=self._partition.partition,

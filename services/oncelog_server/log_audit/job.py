@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark import StorageLevel
 from pyspark.sql import functions as f
@@ -40,7 +40,7 @@ from oncelog_server.log_audit.tasks import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 BYTES_OF_A_TASK: Final = 64 * 1024 * 1024
 TASKS_MIN: Final = 4
@@ -134,7 +134,7 @@ def _producers(frame: "DataFrame") -> list[int]:
     return sorted(one.producer_id for one in frame.select("producer_id").distinct().collect())
 
 
-def _confirmed(options: SourceOptions, suspects: Sequence[Any]) -> list[Any]:
+def _confirmed(options: SourceOptions, suspects: Sequence["Row"]) -> list["Row"]:
     """Those whose partition shows them unchanged, behind the answers of the coordinators."""
     by_partition: dict[Partition, set[tuple[int, int]]] = defaultdict(set)
     for one in suspects:

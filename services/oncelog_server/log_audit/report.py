@@ -1,6 +1,7 @@
 """What an audit found, in a few rows for people and scripts. The frames have the rest."""
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict
 
 from pyspark.sql import functions as f
 
@@ -14,7 +15,55 @@ FINDINGS_MAX: Final = 100
 STANDSTILLS_MAX: Final = 10
 
 
-def report_of(audit: Audit) -> dict[str, Any]:
+Row: TypeAlias = Any
+"""A row of a frame as a dictionary. Spark knows its columns when the job runs, not before."""
+
+
+class Finding(TypedDict):
+    """A row of `Audit.findings`."""
+
+    replica: str
+    topic: str
+    partition: int
+    kind: str
+    is_fault: bool
+    offset: int
+    end_offset: int
+    total: int
+    sequence: int
+    expected: int
+    outcome: str
+    producer_id: int
+    producer_epoch: int
+    transactional_id: str | None
+
+
+class Standstill(TypedDict):
+    """A row of `Audit.standstills`, and how long the last stable offset stood."""
+
+    topic: str
+    partition: int
+    offset: int
+    total: int
+    outcome: str
+    producer_id: int
+    transactional_id: str | None
+    stood_ms: int
+
+
+class Report(TypedDict):
+    logs: int
+    batches: int
+    partitions: int
+    transactions: dict[str, int]
+    findings: dict[str, int]
+    fault_count: int
+    first_findings: list[Finding]
+    standstills: list[Standstill]
+    partitions_held: list[Mapping[str, object]]
+
+
+def report_of(audit: Audit) -> Report:
     """Counts, the first findings with the faults at the top, and the longest standstills. Times are milliseconds."""
     findings = audit.findings
     logs = audit.logs.agg(
@@ -24,7 +73,9 @@ def report_of(audit: Audit) -> dict[str, Any]:
     ).first()
     assert logs is not None
     return {
-        **logs.asDict(),
+        "logs": logs.logs,
+        "batches": logs.batches,
+        "partitions": logs.partitions,
         "transactions": _counted(audit.transactions, "outcome"),
         "findings": _counted(findings, "kind"),
         "fault_count": findings.where("is_fault").count(),
@@ -61,11 +112,11 @@ def _counted(frame: "DataFrame", column: str) -> dict[str, int]:
     return {one[column]: one["count"] for one in frame.groupBy(column).count().collect()}
 
 
-def _rows(frame: "DataFrame", limit: int) -> list[dict[str, Any]]:
+def _rows(frame: "DataFrame", limit: int) -> list[Row]:
     return [one.asDict() for one in frame.limit(limit).collect()]
 
 
-def sentence_of(finding: dict[str, Any]) -> str:
+def sentence_of(finding: Finding) -> str:
     """One finding in words, without the place where it is."""
     at, end = finding["offset"], finding["end_offset"]
     who = _who(finding)
@@ -99,7 +150,7 @@ def sentence_of(finding: dict[str, Any]) -> str:
             return f"{kind} at {at}"
 
 
-def _who(finding: dict[str, Any]) -> str:
+def _who(finding: Finding) -> str:
     producer = f"producer {finding['producer_id']} epoch {finding['producer_epoch']}"
     name = finding["transactional_id"]
     return f"{name} ({producer})" if name else producer

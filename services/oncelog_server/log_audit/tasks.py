@@ -1,8 +1,8 @@
 """What Spark's tasks run: stretches in, batches out; batches in order, events out. Some thousand rows are in memory."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby, islice
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import pyarrow as pa
 
@@ -17,7 +17,7 @@ from oncelog_server.log_audit.states import StateRow, states_of_file
 
 ROWS_OF_AN_ARROW_BATCH: Final = 8192
 FACTS_COLUMNS: Final = ("is_whole", "first_leader_epoch", "damaged")
-_ARROW: Final[dict[Any, Any]] = {
+_ARROW: Final[Mapping[object, pa.DataType]] = {
     str: pa.string(),
     int: pa.int64(),
     bool: pa.bool_(),
@@ -28,27 +28,29 @@ RowT = TypeVar("RowT", BatchRow, Event, StateRow, Stretch)
 
 
 @rows_message_first
-def read_files(batches: Iterable[Any]) -> Iterator[Any]:
+def read_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Stretches → batches of the logs."""
     for stretch in _rows(batches, Stretch):
         yield from _arrow(rows_of_file(stretch), BatchRow)
 
 
 @rows_message_first
-def read_ranges(options: SourceOptions, batches: Iterable[Any]) -> Iterator[Any]:
+def read_ranges(
+    options: SourceOptions, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """The same of a running cluster."""
     for stretch in _rows(batches, Stretch):
         yield from _arrow(rows_of_range(options, stretch), BatchRow)
 
 
 @rows_message_first
-def read_states(batches: Iterable[Any]) -> Iterator[Any]:
+def read_states(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Stretches of `__transaction_state` → what its records say."""
     for stretch in _rows(batches, Stretch):
         yield from _arrow(states_of_file(stretch), StateRow)
 
 
-def walk_logs(batches: Iterable[Any]) -> Iterator[Any]:
+def walk_logs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Batches, sorted by replica, partition and place → events of `LogWalk`."""
 
     def events() -> Iterator[Event]:
@@ -63,7 +65,7 @@ def walk_logs(batches: Iterable[Any]) -> Iterator[Any]:
     yield from _arrow(events(), Event)
 
 
-def walk_producers(batches: Iterable[Any]) -> Iterator[Any]:
+def walk_producers(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Sound batches with the facts of their log, sorted by log, producer and place → events of `ProducerWalk`."""
 
     def events() -> Iterator[Event]:
@@ -85,7 +87,7 @@ def _producer_of(pair: tuple[BatchRow, LogFacts]) -> tuple[str, str, int, int]:
     return row.replica, row.topic, row.partition, row.producer_id
 
 
-def _rows_and_facts(batches: Iterable[Any]) -> Iterator[tuple[BatchRow, LogFacts]]:
+def _rows_and_facts(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[BatchRow, LogFacts]]:
     for batch in batches:
         columns = (batch.column(name).to_pylist() for name in FACTS_COLUMNS)
         for row, whole, leader_epoch, damaged in zip(
@@ -94,13 +96,13 @@ def _rows_and_facts(batches: Iterable[Any]) -> Iterator[tuple[BatchRow, LogFacts
             yield row, LogFacts(whole, leader_epoch, tuple(damaged or ()))
 
 
-def _rows(batches: Iterable[Any], kind: type[RowT]) -> Iterator[RowT]:
+def _rows(batches: Iterable[pa.RecordBatch], kind: type[RowT]) -> Iterator[RowT]:
     for batch in batches:
         columns = [batch.column(name).to_pylist() for name in kind._fields]
         yield from map(kind._make, zip(*columns, strict=True))
 
 
-def _arrow(rows: Iterator[RowT], kind: type[RowT]) -> Iterator[Any]:
+def _arrow(rows: Iterator[RowT], kind: type[RowT]) -> Iterator[pa.RecordBatch]:
     schema = pa.schema([(name, _ARROW[given]) for name, given in kind.__annotations__.items()])
     while some := list(islice(rows, ROWS_OF_AN_ARROW_BATCH)):
         columns = zip(*some, strict=True)
@@ -108,4 +110,4 @@ def _arrow(rows: Iterator[RowT], kind: type[RowT]) -> Iterator[Any]:
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-Task = Callable[[Iterable[Any]], Iterator[Any]]
+Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]

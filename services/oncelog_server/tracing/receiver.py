@@ -8,13 +8,15 @@ import asyncio
 import json
 import signal
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Final, TextIO
 
 import grpc.aio
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as collector
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as collector_grpc
+from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 
 OTLP_PORT: Final = 4317
 _ERROR: Final = 2
@@ -41,7 +43,7 @@ class ReceivedSpan:
     """The trace id of each link."""
 
 
-def spans_of(request: Any) -> list[ReceivedSpan]:
+def spans_of(request: collector.ExportTraceServiceRequest) -> list[ReceivedSpan]:
     """Return the spans of one ExportTraceServiceRequest."""
     found = []
     for of_resource in request.resource_spans:
@@ -68,8 +70,8 @@ def spans_of(request: Any) -> list[ReceivedSpan]:
     return found
 
 
-def _attributes(pairs: Any) -> dict[str, str | int | float | bool]:
-    values = {}
+def _attributes(pairs: Iterable[KeyValue]) -> dict[str, str | int | float | bool]:
+    values: dict[str, str | int | float | bool] = {}
     for pair in pairs:
         kind = pair.value.WhichOneof("value")
         values[pair.key] = getattr(pair.value, kind) if kind else ""
@@ -82,7 +84,9 @@ class Receiver(collector_grpc.TraceServiceServicer):
     def __init__(self, out: TextIO) -> None:
         self._out = out
 
-    async def Export(self, request: Any, context: Any) -> Any:  # noqa: N802 - OTLP names it
+    async def Export(  # noqa: N802 - OTLP names it
+        self, request: collector.ExportTraceServiceRequest, context: object
+    ) -> collector.ExportTraceServiceResponse:
         for span in spans_of(request):
             self._out.write(json.dumps(asdict(span)) + "\n")
         self._out.flush()
@@ -92,8 +96,8 @@ class Receiver(collector_grpc.TraceServiceServicer):
 async def receive(host: str, port: int, out: TextIO) -> None:
     """Receive spans until SIGTERM or Ctrl-C. The printed line with the address says that the receiver listens."""
     server = grpc.aio.server()
-    add: Any = collector_grpc.add_TraceServiceServicer_to_server
-    add(Receiver(out), server)
+    # opentelemetry ships no types of it.
+    collector_grpc.add_TraceServiceServicer_to_server(Receiver(out), server)  # type: ignore[no-untyped-call]
     bound = server.add_insecure_port(f"{host}:{port}")
     await server.start()
     print(f"receiving traces on {host}:{bound}", flush=True)

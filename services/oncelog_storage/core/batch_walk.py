@@ -87,7 +87,7 @@ def find(stretch: Stretch, start: int, offset: int) -> Walk[tuple[int, int]]:
     return position, reached
 
 
-def take(
+def whole_batches(
     stretch: Stretch, position: int, expected_offset: int, upper_offset: int, bytes_max: int
 ) -> Walk[tuple[bytes, int]]:
     """Return (whole batches from `position` that begin below `upper_offset`, offset behind the last of them or -1).

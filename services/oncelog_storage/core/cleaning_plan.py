@@ -12,10 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
-from oncelog.ids import CONSUMER_OFFSETS_TOPIC, NO_TIMESTAMP, TRANSACTION_STATE_TOPIC
-from oncelog.ids import Partition as PartitionName
+from oncelog.ids import CONSUMER_OFFSETS_TOPIC, NO_TIMESTAMP, TRANSACTION_STATE_TOPIC, Partition
 from oncelog.topic_config import TopicConfig
-from oncelog_storage.core.partition import Partition
+from oncelog_storage.core.partition import PartitionReplica
 from oncelog_storage.core.segment_state import SegmentState
 
 _SHARD_TOPICS: Final = frozenset((TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC))
@@ -153,13 +152,13 @@ def groups(
     return found
 
 
-def must_roll_to_clean(partition: Partition, now: int, shard_roll_bytes: int) -> bool:
+def must_roll_to_clean(partition: PartitionReplica, now: int, shard_roll_bytes: int) -> bool:
     """True if the newest segment must be rolled, because the newest segment is never cleaned.
 
     A shard's newest segment is kept short. Another topic's is rolled when its first record is older than
     `max.compaction.lag.ms`.
     """
-    segment, lag_ms = partition.state.segments[-1], partition.config.max_compaction_lag_ms
+    segment, lag_ms = partition.log.segments[-1], partition.config.max_compaction_lag_ms
     if not segment.size_bytes:
         return False
     is_shard = partition.partition.topic in _SHARD_TOPICS
@@ -168,7 +167,7 @@ def must_roll_to_clean(partition: Partition, now: int, shard_roll_bytes: int) ->
     return lag_ms < _NEVER_MS and 0 <= segment.first_timestamp < now - lag_ms
 
 
-HostedT = TypeVar("HostedT", bound=Partition)
+HostedT = TypeVar("HostedT", bound=PartitionReplica)
 
 
 class Chosen(NamedTuple, Generic[HostedT]):
@@ -194,10 +193,10 @@ class CleaningChoices(Generic[HostedT]):
         return len(self._given_up)
 
     def give_up(self, leader: HostedT) -> None:
-        self._given_up[leader] = leader.state.truncation_count
+        self._given_up[leader] = leader.log.truncation_count
 
     def may_clean(self, leader: HostedT) -> bool:
-        log = leader.state
+        log = leader.log
         return (
             leader.config.is_compacted
             and leader.offline is None
@@ -209,7 +208,7 @@ class CleaningChoices(Generic[HostedT]):
     def look(
         leader: HostedT,
         sealed: Sequence[SegmentFacts],
-        cleaned: Mapping[PartitionName, int],
+        cleaned: Mapping[Partition, int],
         limit: int,
         now: int,
     ) -> Chosen[HostedT]:

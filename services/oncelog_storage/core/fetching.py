@@ -9,16 +9,16 @@ from collections.abc import Generator, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from oncelog.errors import ErrorCode, KafkaError
-from oncelog.ids import Partition as PartitionName
+from oncelog.ids import Partition
 from oncelog.record.batch import iter_headers
 from oncelog_storage.core.aborted_index import AbortedTransactionEntry
 from oncelog_storage.core.messages import (
     FetchedPartition,
     FetchPartition,
     FetchRequest,
-    Leaders,
+    LedPartitions,
 )
-from oncelog_storage.core.partition import Partition
+from oncelog_storage.core.partition import PartitionReplica
 from oncelog_storage.core.topic_counts import TopicCounts
 
 _EMPTY_READS_MAX: Final = 100
@@ -26,7 +26,7 @@ _ANY_BYTES: Final = 2**31
 _RECORD_COUNT: Final = struct.Struct(">i")
 _RECORD_COUNT_AT: Final = 57
 
-HostedT = TypeVar("HostedT", bound=Partition)
+HostedT = TypeVar("HostedT", bound=PartitionReplica)
 
 
 class LogSlice(NamedTuple):
@@ -79,8 +79,8 @@ class Fetching(Generic[HostedT]):
 
     __slots__ = (
         "_is_committed_only",
-        "_leaders",
         "_left_bytes",
+        "_replica_manager",
         "_request",
         "given",
         "is_final",
@@ -91,13 +91,13 @@ class Fetching(Generic[HostedT]):
     def __init__(
         self,
         request: FetchRequest,
-        leaders: Leaders[HostedT],
+        replica_manager: LedPartitions[HostedT],
         bytes_max: int,
         *,
         is_committed_only: bool,
     ) -> None:
         self._request = request
-        self._leaders = leaders
+        self._replica_manager = replica_manager
         self._is_committed_only = is_committed_only
         self._left_bytes = min(request.max_bytes or _ANY_BYTES, bytes_max)
         self.total_bytes = 0
@@ -133,10 +133,10 @@ class Fetching(Generic[HostedT]):
         if not self._request.changes_only:
             return False
         try:
-            leader = self._leaders.get(part.topic, part.partition)
+            leader = self._replica_manager.get(part.topic, part.partition)
         except KafkaError:
             return False
-        log, high_watermark = leader.state, leader.high_watermark
+        log, high_watermark = leader.log, leader.high_watermark
         upper = leader.last_stable_offset if self._is_committed_only else high_watermark
         return (
             upper <= part.fetch_offset <= log.log_end_offset
@@ -171,10 +171,10 @@ class Fetching(Generic[HostedT]):
 
     def _read(self, part: FetchPartition, answer: FetchedPartition) -> Walk[HostedT, int]:
         """Fill the partition's response, and return its bytes of records. Raises KafkaError."""
-        leader = self._leaders.get(part.topic, part.partition)
+        leader = self._replica_manager.get(part.topic, part.partition)
         leader.require_topic(part.topic_id, ErrorCode.INCONSISTENT_TOPIC_ID)
         leader.require_leader_epoch(part.current_leader_epoch)
-        log, offset = leader.state, part.fetch_offset
+        log, offset = leader.log, part.fetch_offset
         last_stable_offset = leader.last_stable_offset
         answer.high_watermark = leader.high_watermark
         answer.last_stable_offset = last_stable_offset
@@ -225,8 +225,8 @@ class Fetching(Generic[HostedT]):
         answer.error_code = error.error_code
         if error.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
             answer.high_watermark = answer.last_stable_offset = answer.log_start_offset = -1
-        answer.leader, answer.leader_epoch = self._leaders.leader_of(
-            PartitionName(answer.topic, answer.partition)
+        answer.leader, answer.leader_epoch = self._replica_manager.leader_of(
+            Partition(answer.topic, answer.partition)
         )
 
 

@@ -11,10 +11,10 @@ Pure: the shell sends, writes and waits. Times are seconds of a monotonic clock.
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from oncelog.errors import ErrorCode, KafkaError
-from oncelog.ids import Partition as PartitionName
+from oncelog.ids import Partition
 from oncelog_storage.core.log_state import LogState
 from oncelog_storage.core.messages import PartitionAnswer, PartitionTold, ReplicaAsk
-from oncelog_storage.core.partition import Partition
+from oncelog_storage.core.partition import PartitionReplica
 from oncelog_storage.core.partition_values import Divergence
 
 NO_SESSION: Final = 0
@@ -109,14 +109,14 @@ class FollowedLog:
     `oncelog_storage.follower.FollowerReplica` also writes its log.
     """
 
-    def __init__(self, hosted: Partition) -> None:
+    def __init__(self, hosted: PartitionReplica) -> None:
         self._leadership = hosted.leadership
         self._partition = hosted
 
     @property
     def position(self) -> Position:
         """The position of the log, for the next request."""
-        log = self._partition.state
+        log = self._partition.log
         return Position(log.log_end_offset, log.leader_epochs.latest, log.log_start_offset)
 
     @property
@@ -130,14 +130,14 @@ class FollowedLog:
         A sync can take longer than anybody waits for it, and leaders can change during it. The follower sends its
         position only after the sync: the leader would count it for the high watermark.
         """
-        return self._partition.local_end >= self._partition.state.log_end_offset
+        return self._partition.local_end >= self._partition.log.log_end_offset
 
     @property
     def has_same_leader(self) -> bool:
         return self._partition.leadership[:3] == self._leadership[:3]
 
     def fill(self, part: PartitionTold) -> None:
-        log = self._partition.state
+        log = self._partition.log
         part.topic, part.partition = log.partition
         part.fetch_offset = log.log_end_offset
         part.current_leader_epoch = self._leadership.leader_epoch
@@ -146,14 +146,14 @@ class FollowedLog:
 
     def step(self, part: PartitionAnswer) -> Step | None:
         """Return this follower's step for an answer. The leader must still be the same."""
-        return step_of(self._partition.state, self._leadership.leader_epoch, part)
+        return step_of(self._partition.log, self._leadership.leader_epoch, part)
 
     def appended(self, part: PartitionAnswer) -> bool:
         """Take over the leader's log start and high watermark, after the records were written.
 
         True if the log start moved.
         """
-        is_start_moved = take_log_start(self._partition.state, part.log_start_offset)
+        is_start_moved = take_log_start(self._partition.log, part.log_start_offset)
         self._partition.follow_high_watermark(part.high_watermark)
         return is_start_moved
 
@@ -185,8 +185,8 @@ class Ask(NamedTuple, Generic[ReplicaT]):
 
     session_id: int
     session_epoch: int
-    replicas: dict[PartitionName, ReplicaT]
-    forgotten: tuple[PartitionName, ...]
+    replicas: dict[Partition, ReplicaT]
+    forgotten: tuple[Partition, ...]
     is_retrying: bool
     """True if a partition was refused. Mostly one of the two nodes has not seen the newest metadata yet."""
 
@@ -210,13 +210,13 @@ class FollowerSession(Generic[ReplicaT]):
 
     def __init__(self, backoff_s: float) -> None:
         self._backoff_s = backoff_s
-        self._followed: dict[PartitionName, ReplicaT] = {}
+        self._followed: dict[Partition, ReplicaT] = {}
         # The position that the session was told last, and of which replica: what comes, begins there.
-        self._asked: dict[PartitionName, tuple[ReplicaT, Position]] = {}
+        self._asked: dict[Partition, tuple[ReplicaT, Position]] = {}
         # Whose position the session does not know; and those that were refused, with the time to ask again.
-        self._changed: dict[PartitionName, None] = {}
-        self._refused: dict[PartitionName, float] = {}
-        self._forgotten: dict[PartitionName, None] = {}
+        self._changed: dict[Partition, None] = {}
+        self._refused: dict[Partition, float] = {}
+        self._forgotten: dict[Partition, None] = {}
         self._session_id = NO_SESSION
         self._session_epoch = -1
         self._failure_backoff_s = 0.0
@@ -225,13 +225,13 @@ class FollowerSession(Generic[ReplicaT]):
     def is_empty(self) -> bool:
         return not self._followed
 
-    def follow(self, partition: PartitionName, replica: ReplicaT) -> None:
+    def follow(self, partition: Partition, replica: ReplicaT) -> None:
         self._followed[partition] = replica
         self._refused.pop(partition, None)
         self._changed[partition] = None
         self._forgotten.pop(partition, None)
 
-    def unfollow(self, partition: PartitionName) -> None:
+    def unfollow(self, partition: Partition) -> None:
         if self._followed.pop(partition, None) is not None:
             self._changed.pop(partition, None)
             self._refused.pop(partition, None)
@@ -278,15 +278,15 @@ class FollowerSession(Generic[ReplicaT]):
         self._forgotten.clear()
         return Ask(session_id, self._session_epoch, replicas, forgotten, bool(self._refused))
 
-    def _may_be_named(self, partition: PartitionName) -> bool:
+    def _may_be_named(self, partition: Partition) -> bool:
         replica = self._followed[partition]
         return replica.is_failed or replica.is_durable
 
-    def answered(self, session_id: int) -> None:
+    def continue_session(self, session_id: int) -> None:
         self._session_id = session_id
 
     def receiver(
-        self, partition: PartitionName, error_code: int, now_s: float
+        self, partition: Partition, error_code: int, now_s: float
     ) -> tuple[ReplicaT, Position] | None:
         """Return (the replica that takes this part of an answer, its position before); None if no replica takes it.
 
@@ -305,15 +305,15 @@ class FollowerSession(Generic[ReplicaT]):
             return None
         return replica, before
 
-    def is_received_by(self, partition: PartitionName, replica: ReplicaT) -> bool:
+    def is_received_by(self, partition: Partition, replica: ReplicaT) -> bool:
         """True if this replica still follows the partition."""
         return self._followed.get(partition) is replica
 
-    def took(self, partition: PartitionName, replica: ReplicaT, before: Position) -> None:
+    def took(self, partition: Partition, replica: ReplicaT, before: Position) -> None:
         """Note that an answer was applied. If the replica's position changed, the next request says so."""
         if self.is_received_by(partition, replica) and replica.position != before:
             self._changed[partition] = None
 
-    def refuse(self, partition: PartitionName, now_s: float) -> None:
+    def refuse(self, partition: Partition, now_s: float) -> None:
         """Leave the partition out of requests until a pause is over."""
         self._refused[partition] = now_s + self._backoff_s

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from enum import Enum
 
 from oncelog.errors import ErrorCode, KafkaError
-from oncelog.ids import Partition as PartitionName
+from oncelog.ids import Partition
 from oncelog_storage.core.checkpoint_files import is_same_topic
 from oncelog_storage.core.log_state import LogState
 from oncelog_storage.core.messages import PartitionFacts, TopicFacts
-from oncelog_storage.core.partition import Partition
+from oncelog_storage.core.partition import PartitionReplica
 from oncelog_storage.core.partition_values import Leadership
 
 
@@ -61,7 +61,7 @@ class Making(Enum):
 
 
 def require_host(
-    partition: PartitionName, found: PartitionFacts | None, node_id: int, *, is_retiring: bool
+    partition: Partition, found: PartitionFacts | None, node_id: int, *, is_retiring: bool
 ) -> None:
     """Check that this node may host the partition.
 
@@ -134,7 +134,7 @@ def change_of(
 
 
 def require_newest_coordinator(
-    leader: Partition, coordinator_epoch: int, epoch_of_image: int | None
+    leader: PartitionReplica, coordinator_epoch: int, epoch_of_image: int | None
 ) -> None:
     """Refuse a coordinator that is not the newest.
 
@@ -148,9 +148,9 @@ def require_newest_coordinator(
         )
 
 
-def merged_epochs(*known: Mapping[PartitionName, int]) -> dict[PartitionName, int]:
+def merged_epochs(*known: Mapping[Partition, int]) -> dict[Partition, int]:
     """Return the highest coordinator epoch of each partition in these maps."""
-    merged: dict[PartitionName, int] = {}
+    merged: dict[Partition, int] = {}
     for epochs in known:
         for partition, coordinator_epoch in epochs.items():
             merged[partition] = max(merged.get(partition, -1), coordinator_epoch)

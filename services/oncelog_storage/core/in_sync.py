@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from oncelog.ids import Partition as PartitionName
+from oncelog.ids import Partition
 from oncelog_storage.core.messages import NodeFacts, TopicFacts
 
 
@@ -21,7 +21,7 @@ def is_in_sync(
 
 def first_lacking(
     nodes: Mapping[int, NodeFacts], topics: Mapping[str, TopicFacts], node_id: int
-) -> PartitionName | None:
+) -> Partition | None:
     """Return a replica here that is out of sync although its leader lives; None if there is none.
 
     Without a living leader a replica cannot join the ISR. A replica that a reassignment adds does not count: it was
@@ -36,7 +36,7 @@ def first_lacking(
                 and node_id not in found.adding_replicas
                 and _lives(nodes, found.leader)
             ):
-                return PartitionName(name, number)
+                return Partition(name, number)
     return None
 
 

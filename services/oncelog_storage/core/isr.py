@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from oncelog.errors import ErrorCode
 from oncelog_storage.core.messages import NodeFacts
-from oncelog_storage.core.partition import Partition
+from oncelog_storage.core.partition import PartitionReplica
 
 NEWER_EPOCHS = frozenset(
     {
@@ -23,7 +23,7 @@ Only the next metadata image settles such a proposal.
 
 
 def isr_to_propose(
-    partition: Partition,
+    partition: PartitionReplica,
     now_s: float,
     lag_max_s: float,
     is_eligible: Callable[[int, int], bool],
@@ -73,7 +73,11 @@ class Damage(NamedTuple):
 
 
 def after_damage(
-    partition: Partition, node_id: int, replicas: Sequence[int], isr: Sequence[int], leader: int
+    partition: PartitionReplica,
+    node_id: int,
+    replicas: Sequence[int],
+    isr: Sequence[int],
+    leader: int,
 ) -> Damage:
     """Return the next step for a damaged copy of a partition.
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from oncelog.errors import ErrorCode, KafkaError, OncelogError
-from oncelog.ids import Partition as PartitionName
+from oncelog.ids import Partition
 from oncelog_storage.core.isr import is_eligible
 from oncelog_storage.core.messages import (
     Answers,
@@ -24,25 +24,25 @@ from oncelog_storage.core.messages import (
     PartitionAnswer,
     ReplicaRequest,
 )
-from oncelog_storage.core.partition import Partition
+from oncelog_storage.core.partition import PartitionReplica
 from oncelog_storage.core.partition_values import FollowerPosition
 from oncelog_storage.core.replica_session import FollowedPartition, ReplicaSession
 
 PARTITION_BYTES_MAX: Final = 1 << 20
 
-HostedT = TypeVar("HostedT", bound=Partition)
-HeldT = TypeVar("HeldT", bound=Partition, covariant=True)
+HostedT = TypeVar("HostedT", bound=PartitionReplica)
+HeldT = TypeVar("HeldT", bound=PartitionReplica, covariant=True)
 SessionT = TypeVar("SessionT", bound=ReplicaSession)
 
 
-class Hosts(Protocol[HeldT]):
+class HostedPartitions(Protocol[HeldT]):
     """The partitions that this node hosts, as the fetch sessions of followers use them."""
 
-    def ensure(self, partition: PartitionName) -> HeldT:
+    def ensure(self, partition: Partition) -> HeldT:
         """Return the hosted partition. Raises KafkaError if this node does not host it."""
         ...
 
-    def leader_of(self, partition: PartitionName) -> tuple[int, int]: ...
+    def leader_of(self, partition: Partition) -> tuple[int, int]: ...
 
 
 class Moved(NamedTuple, Generic[HostedT]):
@@ -74,7 +74,7 @@ Walk = Generator[Moved[HostedT] | ReadRecords[HostedT], bytes, bool]
 
 
 class _LastRead(NamedTuple):
-    hosted: Partition | None
+    hosted: PartitionReplica | None
     place: tuple[int, int, int]
     records: bytes
 
@@ -82,12 +82,12 @@ class _LastRead(NamedTuple):
 class LeaderSessions(Generic[HostedT, SessionT]):
     def __init__(
         self,
-        hosts: Hosts[HostedT],
+        replica_manager: HostedPartitions[HostedT],
         node_of: Callable[[int], NodeFacts | None],
         new_session: Callable[[int, int, float], SessionT],
         first_session_id: int,
     ) -> None:
-        self._hosts = hosts
+        self._replica_manager = replica_manager
         self._node_of = node_of
         self._new_session = new_session
         self._session_ids = itertools.count(first_session_id)
@@ -128,9 +128,9 @@ class LeaderSessions(Generic[HostedT, SessionT]):
         self, session: SessionT, request: ReplicaRequest, now_s: float
     ) -> Iterator[Moved[HostedT]]:
         for each in request.forgotten:
-            session.leave(PartitionName(each.topic, each.partition))
+            session.leave(Partition(each.topic, each.partition))
         for part in request.partitions:
-            followed = session.followed(PartitionName(part.topic, part.partition))
+            followed = session.followed(Partition(part.topic, part.partition))
             followed.moved_to(
                 FollowerPosition(
                     part.fetch_offset, part.last_fetched_leader_epoch, part.log_start_offset
@@ -141,24 +141,24 @@ class LeaderSessions(Generic[HostedT, SessionT]):
             session.dirty[followed] = None
             with suppress(KafkaError):
                 # A refusal is told by the answer, which looks again.
-                yield from self._take(self._led(followed), followed, now_s)
+                yield from self._apply_position(self._led(followed), followed, now_s)
 
     def _led(self, followed: FollowedPartition) -> HostedT:
         """Return the partition that a follower fetches.
 
         Raises KafkaError if it is unknown, not led here or offline, or if the follower knows another leader epoch.
         """
-        hosted = self._hosts.ensure(followed.partition)
+        hosted = self._replica_manager.ensure(followed.partition)
         followed.watch(hosted)
         hosted.require_leader()
         hosted.require_leader_epoch(followed.current_leader_epoch)
         return hosted
 
-    def _take(
+    def _apply_position(
         self, hosted: HostedT, followed: FollowedPartition, now_s: float
     ) -> Iterator[Moved[HostedT]]:
         """Take a follower's position, and yield the change that it makes, if any. Raises KafkaError."""
-        taken, node_id = followed.take(hosted, now_s), followed.session.node_id
+        taken, node_id = followed.apply_position(hosted, now_s), followed.session.node_id
         isr = None
         if taken.may_join and self.is_eligible(node_id, followed.node_epoch):
             assert hosted.replicas is not None
@@ -220,9 +220,9 @@ class LeaderSessions(Generic[HostedT, SessionT]):
         except KafkaError as error:
             has_news = True
             answer.error_code = error.error_code
-            answer.leader, answer.leader_epoch = self._hosts.leader_of(followed.partition)
+            answer.leader, answer.leader_epoch = self._replica_manager.leader_of(followed.partition)
             if followed.hosted is not None:
-                answer.log_start_offset = followed.hosted.state.log_start_offset
+                answer.log_start_offset = followed.hosted.log.log_start_offset
         else:
             has_news = followed.session.is_worth_an_answer(
                 followed, answer.high_watermark, has_news=has_news, is_late=is_late
@@ -249,11 +249,11 @@ class LeaderSessions(Generic[HostedT, SessionT]):
         Raises KafkaError.
         """
         hosted = self._led(followed)
-        yield from self._take(hosted, followed, now_s)
+        yield from self._apply_position(hosted, followed, now_s)
         answer.leader_epoch = hosted.leadership.leader_epoch
         answer.leader = hosted.leadership.leader
         answer.high_watermark = hosted.high_watermark
-        answer.log_start_offset = hosted.state.log_start_offset
+        answer.log_start_offset = hosted.log.log_start_offset
         news, size_bytes = followed.news_of(hosted), 0
         if news.diverging is not None:
             answer.diverging = True
@@ -271,7 +271,7 @@ class LeaderSessions(Generic[HostedT, SessionT]):
         self, hosted: HostedT, offset: int, bytes_max: int
     ) -> Generator[ReadRecords[HostedT], bytes, bytes]:
         """Return records from `offset` on. The last slice is kept, because followers mostly fetch the same records."""
-        log = hosted.state
+        log = hosted.log
         place = (offset, log.log_end_offset, log.truncation_count)
         if self._last_read.hosted is hosted and self._last_read.place == place:
             return self._last_read.records

@@ -7,11 +7,16 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from oncelog.errors import ErrorCode, KafkaError
-from oncelog.ids import CONSUMER_OFFSETS_TOPIC, Offset, SeenTransaction
-from oncelog.ids import Partition as PartitionName
+from oncelog.ids import CONSUMER_OFFSETS_TOPIC, Offset, Partition, SeenTransaction
 from oncelog_storage.core.markers import StartQuestion, needs_its_start
-from oncelog_storage.core.messages import Leaders, MarkerAnswer, MarkerResult, Messages, TxnMarker
-from oncelog_storage.core.partition import Partition
+from oncelog_storage.core.messages import (
+    LedPartitions,
+    MarkerAnswer,
+    MarkerResult,
+    Messages,
+    TxnMarker,
+)
+from oncelog_storage.core.partition import PartitionReplica
 from oncelog_storage.core.partition_values import MarkerRequest
 
 
@@ -24,13 +29,13 @@ class Asked(NamedTuple):
 
 def by_partition(
     markers: Sequence[TxnMarker], results: Messages[MarkerResult], *, is_verification_on: bool
-) -> dict[PartitionName, list[Asked]]:
+) -> dict[Partition, list[Asked]]:
     """Return the markers of a request by partition.
 
     Without verification a leader does not know when a transaction began. Then the transactional.id of a marker is left
     out.
     """
-    groups: dict[PartitionName, list[Asked]] = {}
+    groups: dict[Partition, list[Asked]] = {}
     for marker in markers:
         result = results.add(producer_id=marker.producer_id)
         wanted = MarkerRequest(
@@ -45,7 +50,7 @@ def by_partition(
         )
         for each in marker.partitions:
             answer = result.partitions.add(topic=each.topic, partition=each.partition)
-            partition = PartitionName(each.topic, each.partition)
+            partition = Partition(each.topic, each.partition)
             groups.setdefault(partition, []).append(Asked(wanted, answer))
     return groups
 
@@ -67,12 +72,12 @@ class StartQuestions:
     """
 
     def __init__(
-        self, groups: dict[PartitionName, list[Asked]], leaders: Leaders[Partition]
+        self, groups: dict[Partition, list[Asked]], replica_manager: LedPartitions[PartitionReplica]
     ) -> None:
         self._by_transaction: dict[tuple[str, int], list[StartQuestion]] = {}
         for partition, group in groups.items():
             try:
-                leader = leaders.get(*partition)
+                leader = replica_manager.get(*partition)
             except KafkaError:
                 continue
             for wanted, _ in group:
@@ -95,7 +100,7 @@ class StartQuestions:
                 question.learn(start_ms, now)
 
 
-def require_own_marker(partition: PartitionName) -> None:
+def require_own_marker(partition: Partition) -> None:
     """Check that a leader may write markers for this partition by itself.
 
     Raises KafkaError for a group shard: its coordinator must write them, or would not know of them (ADR 0015).
@@ -107,8 +112,8 @@ def require_own_marker(partition: PartitionName) -> None:
         )
 
 
-def awaited_offset(leader: Partition, codes: Sequence[ErrorCode]) -> int | None:
+def awaited_offset(leader: PartitionReplica, codes: Sequence[ErrorCode]) -> int | None:
     """Return the last offset that was just written, if it is not committed yet. None: there is nothing to wait for."""
-    last_offset = leader.state.log_end_offset - 1
+    last_offset = leader.log.log_end_offset - 1
     is_awaited = leader.high_watermark <= last_offset and ErrorCode.NONE in codes
     return last_offset if is_awaited else None

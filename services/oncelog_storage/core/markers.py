@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from oncelog.errors import ErrorCode
-from oncelog_storage.core.partition import Partition
+from oncelog_storage.core.partition import PartitionReplica
 from oncelog_storage.core.partition_values import MarkerRequest, MarkerToWrite, marker_to_write
 from oncelog_storage.core.verification import KnownStart, Verifications
 
 TV2: Final = 2
 
 
-def is_late(partition: Partition, request: MarkerRequest) -> bool | None:
+def is_late(partition: PartitionReplica, request: MarkerRequest) -> bool | None:
     """True if the marker belongs to another transaction than the open one. None: this leader does not know.
 
     A marker of TV2 is never late: its epoch says to which transaction it belongs.
@@ -25,11 +25,11 @@ def is_late(partition: Partition, request: MarkerRequest) -> bool | None:
     return partition.verifications.is_late_marker(
         request.producer_id,
         request.transaction_start_ms,
-        partition.state.producers.has_any_ongoing_transaction(request.producer_id),
+        partition.log.producers.has_any_ongoing_transaction(request.producer_id),
     )
 
 
-def needs_its_start(partition: Partition, request: MarkerRequest) -> bool:
+def needs_its_start(partition: PartitionReplica, request: MarkerRequest) -> bool:
     """True if the coordinator must be asked when the producer's transaction began, also about a marker that looks late.
 
     This node may have lost the leadership without knowing. The open transaction may have ended elsewhere, and a marker
@@ -50,7 +50,7 @@ class StartQuestion(NamedTuple):
     known: KnownStart | None
 
     @classmethod
-    def about(cls, partition: Partition, wanted: MarkerRequest) -> "StartQuestion":
+    def about(cls, partition: PartitionReplica, wanted: MarkerRequest) -> "StartQuestion":
         verifications = partition.verifications
         return cls(verifications, wanted, verifications.known_start(wanted.producer_id))
 
@@ -63,13 +63,13 @@ class StartQuestion(NamedTuple):
             self.verifications.learn_start(producer_id, start_ms, now)
 
 
-def check_marker(partition: Partition, request: MarkerRequest) -> ErrorCode | None:
+def check_marker(partition: PartitionReplica, request: MarkerRequest) -> ErrorCode | None:
     """Return NONE if the marker is to be written, or the error code of its answer.
 
     None (no code): the marker is late and was written long ago. REQUEST_TIMED_OUT: nobody knows yet, and the sender
     must send it again.
     """
-    producers = partition.state.producers
+    producers = partition.log.producers
     if request.seen is not None and not producers.is_as_seen(request.producer_id, request.seen):
         return ErrorCode.INVALID_TXN_STATE
     late = is_late(partition, request)
@@ -94,7 +94,7 @@ class MarkerBatch(NamedTuple):
 
 
 def marker_batches(
-    partition: Partition, requests: Sequence[MarkerRequest], now: int
+    partition: PartitionReplica, requests: Sequence[MarkerRequest], now: int
 ) -> Iterator[MarkerBatch]:
     """Yield the markers of these requests in batches. The caller writes each batch before it takes the next.
 

@@ -5,22 +5,24 @@ between message and core would cost as much as an append. A test may pass any ob
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
-from oncelog.ids import Partition as PartitionName
+from oncelog.ids import Partition
 
+FieldValue: TypeAlias = Any
+"""The value of a field that is given by name. Each field has its own type, and protobuf's `add` states none."""
 HeldT = TypeVar("HeldT", covariant=True)
 MessageT = TypeVar("MessageT", covariant=True)
 
 
-class Leaders(Protocol[HeldT]):
+class LedPartitions(Protocol[HeldT]):
     """The partitions that this node leads."""
 
     def get(self, topic: str, partition: int) -> HeldT:
         """Return the partition that this node leads. Raises KafkaError if it is unknown, led elsewhere, or offline."""
         ...
 
-    def leader_of(self, partition: PartitionName) -> tuple[int, int]:
+    def leader_of(self, partition: Partition) -> tuple[int, int]:
         """Return (leading node, leader epoch) as the metadata have it."""
         ...
 
@@ -28,7 +30,7 @@ class Leaders(Protocol[HeldT]):
 class Messages(Protocol[MessageT]):
     """A list of messages that is filled in place: `add` appends a message with these fields."""
 
-    def add(self, **fields: Any) -> MessageT: ...
+    def add(self, **fields: FieldValue) -> MessageT: ...
 
 
 class Answers(Messages[MessageT], Protocol[MessageT]):

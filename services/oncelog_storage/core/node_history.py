@@ -1,10 +1,12 @@
 """The history in a storage node's folder: its registrations, and the newest metadata it acted on (ADR 0027)."""
 
 import json
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from crc32c import crc32c
 
+Json: TypeAlias = Any
+"""A value of a file as JSON has it. The reader converts it, and takes what fails for a damaged file."""
 CHECKSUM: Final = "crc32c"
 TRIES_MAX: Final = 100
 """The folder remembers at most this many starts since the last registration."""
@@ -43,7 +45,7 @@ class NodeHistory(NamedTuple):
         return [one for one in self.incarnation_ids if one != incarnation_id]
 
     def encode(self) -> bytes:
-        content: dict[str, Any] = {"incarnation_ids": list(self.incarnation_ids)}
+        content: dict[str, Json] = {"incarnation_ids": list(self.incarnation_ids)}
         if self.accepts_loss:
             content["accepts_loss"] = True
         return _with_checksum(content)
@@ -69,14 +71,14 @@ def decode_position(data: bytes) -> MetadataPosition:
     )
 
 
-def _with_checksum(content: dict[str, Any]) -> bytes:
+def _with_checksum(content: dict[str, Json]) -> bytes:
     body = json.dumps(content, sort_keys=True)
     return f"{json.dumps({**content, CHECKSUM: crc32c(body.encode())}, sort_keys=True)}\n".encode()
 
 
-def _checked(data: bytes) -> dict[str, Any]:
+def _checked(data: bytes) -> dict[str, Json]:
     """Return the fields of a file after a check of its CRC-32C. Raises ValueError, KeyError, TypeError."""
-    content: dict[str, Any] = json.loads(data)
+    content: dict[str, Json] = json.loads(data)
     del content[CHECKSUM]
     if data != _with_checksum(content):
         raise ValueError("its checksum is wrong")

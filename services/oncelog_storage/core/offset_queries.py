@@ -7,7 +7,7 @@ from collections.abc import Generator
 from typing import Final, NamedTuple
 
 from oncelog.errors import ErrorCode, KafkaError
-from oncelog_storage.core.partition import Partition
+from oncelog_storage.core.partition import PartitionReplica
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -52,14 +52,14 @@ Walk = Generator[Query, int | Listed | None, Listed | None]
 
 
 def list_offset(
-    leader: Partition, timestamp: int, *, is_committed_only: bool
+    leader: PartitionReplica, timestamp: int, *, is_committed_only: bool
 ) -> Generator[Query, int | Listed | None, Listed]:
     """Return (timestamp, offset, leader epoch) for ListOffsets (facts 3); -1 for each part that is unknown.
 
     A timestamp finds the first record that is not older. A record at or above what the reader may see counts as not
     found. Raises KafkaError.
     """
-    log = leader.state
+    log = leader.log
     upper = leader.last_stable_offset if is_committed_only else leader.high_watermark
     if timestamp == LATEST:
         _require_known_high_watermark(leader)
@@ -81,8 +81,8 @@ def list_offset(
     return found
 
 
-def _first_not_older(leader: Partition, timestamp: int) -> Walk:
-    log = leader.state
+def _first_not_older(leader: PartitionReplica, timestamp: int) -> Walk:
+    log = leader.log
     for index, segment in enumerate(log.segments):
         if segment.size_bytes == 0:
             continue
@@ -97,9 +97,9 @@ def _first_not_older(leader: Partition, timestamp: int) -> Walk:
     return None
 
 
-def _first_of_largest(leader: Partition) -> Walk:
+def _first_of_largest(leader: PartitionReplica) -> Walk:
     """Return the first record with the largest timestamp that the log still has (KIP-734)."""
-    log, best = leader.state, None
+    log, best = leader.log, None
     largest: list[tuple[int, int]] = []
     for index, segment in enumerate(log.segments):
         if segment.size_bytes:
@@ -120,7 +120,7 @@ def _first_of_largest(leader: Partition) -> Walk:
     return best
 
 
-def inherited_end(leader: Partition) -> int | None:
+def inherited_end(leader: PartitionReplica) -> int | None:
     """Return the offset where this leader epoch began, while the leader may not know what its predecessor had
     committed.
 
@@ -133,7 +133,7 @@ def inherited_end(leader: Partition) -> int | None:
     return replicas.epoch_start_offset
 
 
-def _require_known_high_watermark(leader: Partition) -> None:
+def _require_known_high_watermark(leader: PartitionReplica) -> None:
     """Check that the leader knows the high watermark. Raises KafkaError, which clients retry."""
     if inherited_end(leader) is not None:
         raise KafkaError(
@@ -142,18 +142,18 @@ def _require_known_high_watermark(leader: Partition) -> None:
         )
 
 
-def end_offset_for(leader: Partition, leader_epoch: int) -> tuple[int, int]:
+def end_offset_for(leader: PartitionReplica, leader_epoch: int) -> tuple[int, int]:
     """Return (leader epoch, end offset) for OffsetsForLeaderEpoch (KIP-101); (-1, -1) if unknown.
 
     The current epoch ends at the log's end even before it has written anything.
     """
-    log = leader.state
+    log = leader.log
     if leader_epoch == leader.leadership.leader_epoch:
         return leader_epoch, log.log_end_offset
     return log.leader_epochs.end_offset_for(leader_epoch, log.log_end_offset)
 
 
-def delete_records(leader: Partition, before_offset: int) -> int:
+def delete_records(leader: PartitionReplica, before_offset: int) -> int:
     """Move the log's start up to `before_offset` (-1: the HW). Return the new start.
 
     Raises KafkaError: POLICY_VIOLATION for a compacted topic, whose last values must stay, and OFFSET_OUT_OF_RANGE
@@ -170,16 +170,16 @@ def delete_records(leader: Partition, before_offset: int) -> int:
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"offset {offset} of {leader.partition} is outside 0 to {leader.high_watermark}",
         )
-    log = leader.state
+    log = leader.log
     if offset > log.log_start_offset:
         log.advance_log_start(offset)
         log.leader_epochs.truncate_to_start(offset)
     return log.log_start_offset
 
 
-def low_watermark(leader: Partition) -> int:
+def low_watermark(leader: PartitionReplica) -> int:
     """Return the smallest log start of the in-sync replicas. No replica serves records below it."""
-    state, smallest = leader.replicas, leader.state.log_start_offset
+    state, smallest = leader.replicas, leader.log.log_start_offset
     if state is None:
         return smallest
     for node_id, progress in state.followers.items():

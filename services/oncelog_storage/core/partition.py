@@ -40,11 +40,11 @@ from oncelog_storage.core.verification import VerificationGuard, Verifications
 UNKNOWN_LEADERSHIP: Final = Leadership(-1, -1, False, 0, 0)
 
 
-class Partition:
+class PartitionReplica:
     """One partition of this node, whether it leads or follows. It changes nothing of `log` but the producer state."""
 
     def __init__(self, log: LogState, high_watermark: int | None = None) -> None:
-        self.state: Final = log
+        self.log = log
         self.partition: Final = log.partition
         self.counts = TopicCounts()
         """Counters of the partition's topic on this node."""
@@ -68,7 +68,7 @@ class Partition:
 
     @property
     def config(self) -> TopicConfig:
-        return self.state.config
+        return self.log.config
 
     # Leading and following.
 
@@ -94,7 +94,7 @@ class Partition:
             return
         self.verifications = Verifications()
         self._learn_coordinator_epoch()
-        log_end_offset = self.state.log_end_offset
+        log_end_offset = self.log.log_end_offset
         self.replicas = LeaderState(
             node_id, leader_epoch, log_end_offset, replicas, isr, partition_epoch, now_s
         )
@@ -114,7 +114,7 @@ class Partition:
         """
         if self.partition.topic not in INTERNAL_TOPICS:
             return
-        for entry in self.state.producers.entries():
+        for entry in self.log.producers.entries():
             if entry.coordinator_epoch < 0 and entry.current_txn_first_offset < 0:
                 self.coordinator_epoch = max(self.coordinator_epoch, entry.producer_epoch)
 
@@ -127,14 +127,14 @@ class Partition:
         It is the smaller of the high watermark and the first offset of the oldest undecided transaction. It is never
         below the log's start, which may have passed that offset.
         """
-        first_unstable = self.state.producers.first_unstable_offset()
+        first_unstable = self.log.producers.first_unstable_offset()
         if first_unstable is None or first_unstable >= self.high_watermark:
             return self.high_watermark
-        return max(first_unstable, self.state.log_start_offset)
+        return max(first_unstable, self.log.log_start_offset)
 
     def lso_holder(self) -> ProducerEntry | None:
         """Return the producer whose open transaction holds the LSO below the HW; None if there is none."""
-        entry = self.state.producers.oldest_ongoing()
+        entry = self.log.producers.oldest_ongoing()
         if entry is None or entry.current_txn_first_offset > self.last_stable_offset:
             return None
         return entry
@@ -170,10 +170,10 @@ class Partition:
 
         Raises KafkaError for another topic.
         """
-        if topic_id and topic_id != self.state.topic_id:
+        if topic_id and topic_id != self.log.topic_id:
             raise KafkaError(
                 error_code,
-                f"{self.partition} is of the topic with id {encode_topic_id(self.state.topic_id)} here,"
+                f"{self.partition} is of the topic with id {encode_topic_id(self.log.topic_id)} here,"
                 f" not of the one with {encode_topic_id(topic_id)}",
             )
 
@@ -186,12 +186,12 @@ class Partition:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self.partition} has {self.leadership.isr_count} in-sync replicas,"
-                f" min.insync.replicas={self.state.config.min_insync_replicas}",
+                f" min.insync.replicas={self.log.config.min_insync_replicas}",
             )
 
     @property
     def has_enough_replicas(self) -> bool:
-        leadership, wanted = self.leadership, self.state.config.min_insync_replicas
+        leadership, wanted = self.leadership, self.log.config.min_insync_replicas
         if leadership.isr_count >= wanted:
             return True
         return max(leadership.isr_count, 1) >= min(wanted, max(leadership.replica_count, 1))
@@ -200,7 +200,7 @@ class Partition:
 
     def header_of_produced(self, records: bytes) -> BatchHeader:
         """Return the header of a client's batch that is whole and not too large. Raises KafkaError."""
-        return read_single_batch(records, self.state.config.max_message_bytes)
+        return read_single_batch(records, self.log.config.max_message_bytes)
 
     def check_produced(
         self,
@@ -213,12 +213,12 @@ class Partition:
 
         A thread may call this, with `pause`. Raises KafkaError.
         """
-        rules = rules_of_topic(self.state.config, now)
+        rules = rules_of_topic(self.log.config, now)
         return check_producer_batch(records, header, rules, pause)
 
     def wants_other_codec(self, header: BatchHeader) -> bool:
         """True if the topic's compression.type is neither `producer` nor the batch's codec."""
-        codec = self.state.config.codec
+        codec = self.log.config.codec
         return codec is not None and codec != header.codec
 
     def recompressed(self, records: bytes) -> bytes:
@@ -226,7 +226,7 @@ class Partition:
 
         This takes CPU time by the size of the batch. It reads nothing but the config, so any thread may call it.
         """
-        config = self.state.config
+        config = self.log.config
         changed = recompressed(records, config.codec or Codec.NONE, config.compression_level)
         if len(changed) > config.max_message_bytes:
             raise KafkaError(
@@ -242,7 +242,7 @@ class Partition:
         """
         if header.producer_id < 0:
             return None
-        kept = self.state.producers.find_duplicate(header)
+        kept = self.log.producers.find_duplicate(header)
         return None if kept is None else self._repeated(kept)
 
     def begin_verification(
@@ -252,7 +252,7 @@ class Partition:
 
         Raises KafkaError(INVALID_PRODUCER_EPOCH) for a stale epoch. `now` is in ms.
         """
-        producers = self.state.producers
+        producers = self.log.producers
         error = producers.check_epoch(header.producer_id, header.producer_epoch)
         if error:
             raise _refused(error, header)
@@ -279,7 +279,7 @@ class Partition:
         """
         if header.producer_id < 0:
             return None
-        producers = self.state.producers
+        producers = self.log.producers
         kept = producers.find_duplicate(header)
         if kept is not None:
             return self._repeated(kept)
@@ -322,7 +322,7 @@ class Partition:
                 f"coordinator epoch {coordinator_epoch} is older than {self.coordinator_epoch} in {self.partition}",
             )
         self.coordinator_epoch = coordinator_epoch
-        log = self.state
+        log = self.log
         if header.producer_id >= 0:
             kept = log.producers.find_duplicate(header)
             if kept is not None:
@@ -396,17 +396,17 @@ class Partition:
 
     def _move_high_watermark(self, offset: int) -> None:
         self.high_watermark = offset
-        self.state.producers.high_watermark_moved(offset)
+        self.log.producers.high_watermark_moved(offset)
 
     def follow_high_watermark(self, offset: int) -> None:
         """Follow the leader's high watermark, as far as the log on this follower goes."""
-        reached = min(offset, self.state.log_end_offset)
+        reached = min(offset, self.log.log_end_offset)
         if reached > self.high_watermark:
             self._move_high_watermark(reached)
 
     def truncated(self, *, has_started_over: bool) -> None:
         """Note that the log was cut. `has_started_over` says that it is empty now, and may begin at another offset."""
-        log = self.state
+        log = self.log
         # An empty log may begin behind where the old one ended, and has nothing that this node could still do.
         self.local_end = (
             log.log_end_offset if has_started_over else min(self.local_end, log.log_end_offset)
@@ -441,7 +441,7 @@ class Partition:
         `now_s` is monotonic. Raises KafkaError(REPLICA_NOT_AVAILABLE) if this node does not lead the partition with
         followers, or if the other node is no replica.
         """
-        log, state = self.state, self.replicas
+        log, state = self.log, self.replicas
         if state is None or node_id not in state.followers:
             raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE)
         diverging = self.divergence(position.last_fetched_leader_epoch, position.fetch_offset)
@@ -459,7 +459,7 @@ class Partition:
 
     def divergence(self, last_epoch: int, fetch_offset: int) -> Divergence | None:
         """Return where a follower's history leaves this one (KIP-595); None if it does not."""
-        log = self.state
+        log = self.log
         if last_epoch < 0:
             return None
         epoch, end_offset = log.leader_epochs.end_offset_for(last_epoch, log.log_end_offset)

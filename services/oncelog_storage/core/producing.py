@@ -18,18 +18,17 @@ from enum import Enum
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from oncelog.errors import ErrorCode, KafkaError, RecordsRefused
-from oncelog.ids import INTERNAL_TOPICS
-from oncelog.ids import Partition as PartitionName
+from oncelog.ids import INTERNAL_TOPICS, Partition
 from oncelog.record.batch import HEADER_BYTES, BatchHeader, read_header
 from oncelog.record.check import is_long_check
 from oncelog_storage.core.messages import (
-    Leaders,
+    LedPartitions,
     Messages,
     PartitionProduced,
     PartitionRecords,
     ProduceRequest,
 )
-from oncelog_storage.core.partition import Partition
+from oncelog_storage.core.partition import PartitionReplica
 from oncelog_storage.core.partition_values import Appended
 from oncelog_storage.core.verification import VerificationGuard
 
@@ -37,7 +36,7 @@ ACKS_ALL: Final = -1
 _PRODUCE_TIMEOUT_MS_MAX: Final = 3_600_000
 _TIMEOUT_MS: Final = 30_000
 
-HostedT = TypeVar("HostedT", bound=Partition)
+HostedT = TypeVar("HostedT", bound=PartitionReplica)
 
 
 class ProducedBatch(Generic[HostedT]):
@@ -120,7 +119,7 @@ class ProducedBatch(Generic[HostedT]):
         self.leader_epoch = leader.leadership.leader_epoch
         answer.base_offset = appended.base_offset
         answer.log_append_time_ms = appended.log_append_time
-        answer.log_start_offset = leader.state.log_start_offset
+        answer.log_start_offset = leader.log.log_start_offset
 
     @property
     def is_awaited(self) -> bool:
@@ -146,7 +145,7 @@ class Question(NamedTuple, Generic[HostedT]):
     batches: list[ProducedBatch[HostedT]]
 
     @property
-    def partitions(self) -> list[PartitionName]:
+    def partitions(self) -> list[Partition]:
         return [batch.leader.partition for batch in self.batches]
 
 
@@ -157,13 +156,13 @@ class Producing(Generic[HostedT]):
         self,
         request: ProduceRequest,
         answers: Messages[PartitionProduced],
-        leaders: Leaders[HostedT],
+        replica_manager: LedPartitions[HostedT],
         *,
         adds_partition: bool,
     ) -> None:
         self._transactional_id = request.transactional_id
         self._acks = request.acks
-        self._leaders = leaders
+        self._replica_manager = replica_manager
         self._adds_partition = adds_partition
         self.timeout_s = min(request.timeout_ms or _TIMEOUT_MS, _PRODUCE_TIMEOUT_MS_MAX) / 1000
         self.batches: list[ProducedBatch[HostedT]] = [
@@ -176,8 +175,8 @@ class Producing(Generic[HostedT]):
         batch.refuse(error)
         if error.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
             answer = batch.answer
-            answer.leader, answer.leader_epoch = self._leaders.leader_of(
-                PartitionName(answer.topic, answer.partition)
+            answer.leader, answer.leader_epoch = self._replica_manager.leader_of(
+                Partition(answer.topic, answer.partition)
             )
 
     # Before the append.
@@ -224,7 +223,7 @@ class Producing(Generic[HostedT]):
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 f"clients may not write to the internal topic {topic}",
             )
-        batch.check(self._leaders.get(topic, partition), self._acks, now)
+        batch.check(self._replica_manager.get(topic, partition), self._acks, now)
 
     @property
     def is_checked(self) -> bool:
@@ -237,7 +236,7 @@ class Producing(Generic[HostedT]):
         )
 
     @property
-    def partitions(self) -> set[PartitionName]:
+    def partitions(self) -> set[Partition]:
         """The partitions of the batches that are not refused."""
         return {batch.leader.partition for batch in self.batches if not batch.is_refused}
 
@@ -271,7 +270,7 @@ class Producing(Generic[HostedT]):
         ):
             return False
         return any(
-            not batch.leader.state.producers.has_ongoing_transaction(
+            not batch.leader.log.producers.has_ongoing_transaction(
                 batch.header.producer_id, batch.header.producer_epoch
             )
             for batch in self.batches

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 from oncelog.errors import ErrorCode
-from oncelog.ids import Partition as PartitionName
+from oncelog.ids import Partition
 from oncelog_storage.core.isr import NEWER_EPOCHS
 from oncelog_storage.core.leader_state import Proposal
 from oncelog_storage.core.messages import Messages, PartitionCode, ProposedPartition
-from oncelog_storage.core.partition import Partition
+from oncelog_storage.core.partition import PartitionReplica
 
-HostedT = TypeVar("HostedT", bound=Partition)
+HostedT = TypeVar("HostedT", bound=PartitionReplica)
 
 _UNKNOWN = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT})
 
@@ -74,14 +74,14 @@ class Proposals(Generic[HostedT]):
             return None
         return [hosted for hosted, proposal in sent.items() if self._settle(hosted, proposal)]
 
-    def answered(
+    def settle_proposals(
         self, sent: Mapping[HostedT, Proposal], answers: Iterable[PartitionCode]
     ) -> Answered[HostedT]:
         """Take the controller's answers.
 
         An accepted proposal stays pending until the image brings its ISR: until then the maximal ISR counts.
         """
-        codes = {PartitionName(each.topic, each.partition): each.error_code for each in answers}
+        codes = {Partition(each.topic, each.partition): each.error_code for each in answers}
         found: Answered[HostedT] = Answered([], [])
         for hosted, proposal in sent.items():
             code = codes.get(hosted.partition, 0)
@@ -110,5 +110,5 @@ class Proposals(Generic[HostedT]):
         return True
 
 
-def _pending(hosted: Partition) -> Proposal | None:
+def _pending(hosted: PartitionReplica) -> Proposal | None:
     return None if hosted.replicas is None else hosted.replicas.pending

@@ -8,7 +8,7 @@ from oncelog.record.batch import BatchHeader, read_header
 from oncelog.record.control import decode_marker
 from oncelog.record.records import decode_batch
 from oncelog_storage.core.aborted_index import AbortedTransactionEntry
-from oncelog_storage.core.partition import Partition
+from oncelog_storage.core.partition import PartitionReplica
 from oncelog_storage.core.producer_state import ProducerEntry
 
 
@@ -54,8 +54,8 @@ class AbortedAt(NamedTuple):
 Walk = Generator[ReadBatchAt | AbortedAt, bytes | Sequence[AbortedTransactionEntry], RecordFate]
 
 
-def record_fate(leader: Partition, offset: int) -> Walk:
-    log = leader.state
+def record_fate(leader: PartitionReplica, offset: int) -> Walk:
+    log = leader.log
     if offset < log.log_start_offset:
         return RecordFate(Fate.BELOW_LOG_START)
     if offset >= log.log_end_offset:

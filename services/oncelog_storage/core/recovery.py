@@ -2,7 +2,7 @@
 
 ```
 snapshots ──▶ usable_snapshots ──▶ where replay starts
-batches   ──▶ Replay.take      ──▶ producer state, leader epochs, indexes, log end │ BrokenBatch
+batches   ──▶ Replay.replay_batch ─▶ producer state, leader epochs, indexes, log end │ BrokenBatch
 end       ──▶ needed_end, starts_over
 ```
 
@@ -116,7 +116,7 @@ class Replay:
         if is_newest and is_bound and offset != start and position < segment.size_bytes:
             raise BrokenBatch(position, f"offset {offset} stands where {start} begins")
 
-    def take(
+    def replay_batch(
         self,
         segment: SegmentState,
         position: int,

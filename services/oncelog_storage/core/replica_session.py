@@ -12,9 +12,9 @@ an answer only those that have something to say. Pure: the shell reads records, 
 from typing import Final, NamedTuple
 
 from oncelog.errors import ErrorCode, KafkaError
-from oncelog.ids import Partition as PartitionName
+from oncelog.ids import Partition
 from oncelog_storage.core.leader_state import Liveness
-from oncelog_storage.core.partition import Partition
+from oncelog_storage.core.partition import PartitionReplica
 from oncelog_storage.core.partition_values import Divergence, FollowerPosition, PositionTaken
 
 _NEVER_SENT: Final = -2
@@ -48,10 +48,10 @@ class FollowedPartition:
         "session",
     )
 
-    def __init__(self, session: "ReplicaSession", partition: PartitionName) -> None:
+    def __init__(self, session: "ReplicaSession", partition: Partition) -> None:
         self.session = session
         self.partition = partition
-        self.hosted: Partition | None = None
+        self.hosted: PartitionReplica | None = None
         """The hosted partition, which calls `mark` when it has news; None before it is watched."""
         self.position = FollowerPosition(0, -1, -1)
         self.current_leader_epoch = -1
@@ -70,7 +70,7 @@ class FollowedPartition:
         self.session.dirty[self] = None
         self.session.wake()
 
-    def watch(self, hosted: Partition) -> None:
+    def watch(self, hosted: PartitionReplica) -> None:
         if self.hosted is not hosted:
             self.unwatch()
             self.hosted = hosted
@@ -94,7 +94,7 @@ class FollowedPartition:
         self.is_taken = self.is_told_to_truncate = False
         self.diverging = None
 
-    def take(self, partition: Partition, now_s: float) -> PositionTaken:
+    def apply_position(self, partition: PartitionReplica, now_s: float) -> PositionTaken:
         """Count the position once, and return what it changed. Raises KafkaError(REPLICA_NOT_AVAILABLE)."""
         session, state = self.session, partition.replicas
         node_id = session.node_id
@@ -105,12 +105,12 @@ class FollowedPartition:
         self.diverging = taken.diverging
         return taken
 
-    def news_of(self, partition: Partition) -> News:
+    def news_of(self, partition: PartitionReplica) -> News:
         """Return the news of the partition.
 
         Raises KafkaError(OFFSET_OUT_OF_RANGE): the follower must begin where this log does.
         """
-        log, offset = partition.state, self.position.fetch_offset
+        log, offset = partition.log, self.position.fetch_offset
         if self.diverging is not None:
             # Told once; nothing else is, until the follower has cut its log and says where it stands then.
             is_due, self.is_told_to_truncate = not self.is_told_to_truncate, True
@@ -142,7 +142,7 @@ class ReplicaSession(Liveness):
         self.session_id = session_id
         self.node_id = node_id
         self.session_epoch = 0
-        self.partitions: dict[PartitionName, FollowedPartition] = {}
+        self.partitions: dict[Partition, FollowedPartition] = {}
         self.dirty: dict[FollowedPartition, None] = {}
         """The partitions that may have news."""
         self.late: dict[FollowedPartition, None] = {}
@@ -153,13 +153,13 @@ class ReplicaSession(Liveness):
     def wake(self) -> None:
         """Wake the follower's request that waits for news. The shell's session overrides this."""
 
-    def followed(self, partition: PartitionName) -> FollowedPartition:
+    def followed(self, partition: Partition) -> FollowedPartition:
         found = self.partitions.get(partition)
         if found is None:
             found = self.partitions[partition] = FollowedPartition(self, partition)
         return found
 
-    def leave(self, partition: PartitionName) -> None:
+    def leave(self, partition: Partition) -> None:
         """Take a partition out of the session, because the follower no longer follows it."""
         followed = self.partitions.pop(partition, None)
         if followed is None:

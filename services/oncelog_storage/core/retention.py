@@ -6,7 +6,7 @@ from typing import NamedTuple
 from oncelog.topic_config import TopicConfig
 from oncelog_storage.core.cleaning_plan import SegmentFacts
 from oncelog_storage.core.log_state import LogState
-from oncelog_storage.core.partition import Partition
+from oncelog_storage.core.partition import PartitionReplica
 
 
 class LogStart(NamedTuple):
@@ -20,13 +20,13 @@ class LogStart(NamedTuple):
     """
 
 
-def log_start_of(partition: Partition, newest: Iterable[int], now: int) -> LogStart:
+def log_start_of(partition: PartitionReplica, newest: Iterable[int], now: int) -> LogStart:
     """Return the log start by the topic's retention. `now` is in ms.
 
     `newest` yields the largest timestamp of each segment, -1 for none; only the needed ones are read. A compacted topic
     keeps everything. A follower takes its log's start from the leader.
     """
-    log = partition.state
+    log = partition.log
     if not log.segments or not log.config.is_deleted or not partition.leadership.is_here:
         return LogStart(log.log_start_offset)
     sizes = [(segment.base_offset, segment.size_bytes) for segment in log.segments]

@@ -14,12 +14,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
-from oncelog.ids import Partition as PartitionName
+from oncelog.ids import Partition
 from oncelog_storage.core.isr import DamageStep, after_damage
 from oncelog_storage.core.messages import PartitionFacts, TopicFacts
-from oncelog_storage.core.partition import Partition
+from oncelog_storage.core.partition import PartitionReplica
 
-HostedT = TypeVar("HostedT", bound=Partition)
+HostedT = TypeVar("HostedT", bound=PartitionReplica)
 
 
 class RoleStep(Enum):
@@ -54,14 +54,14 @@ class DamageRole(NamedTuple):
 
 def missing_replicas(
     old: Mapping[str, TopicFacts], new: Mapping[str, TopicFacts], node_id: int
-) -> Iterator[PartitionName]:
+) -> Iterator[Partition]:
     """Yield the replicas that the new image gives to this node. A leader is made when it is first used."""
     for name, topic in new.items():
         if topic is old.get(name):
             continue
         for index, found in enumerate(topic.partitions):
             if found.leader != node_id and node_id in found.replicas:
-                yield PartitionName(name, index)
+                yield Partition(name, index)
 
 
 class Roles(Generic[HostedT]):
@@ -74,7 +74,7 @@ class Roles(Generic[HostedT]):
         """The metadata offset at which a damaged leader last proposed to leave the ISR."""
         self._repairing: set[HostedT] = set()
 
-    def take(self, hosted: HostedT, found: PartitionFacts | None, now_s: float) -> Role:
+    def assign_role(self, hosted: HostedT, found: PartitionFacts | None, now_s: float) -> Role:
         """Take over what the image says of a partition; None: it does not exist. Return the step that follows."""
         if found is None:
             self._strays.pop(hosted, None)
@@ -147,7 +147,7 @@ class Roles(Generic[HostedT]):
 
     # High watermarks.
 
-    def high_watermarks(self, all_hosted: Iterable[HostedT]) -> dict[PartitionName, int]:
+    def high_watermarks(self, all_hosted: Iterable[HostedT]) -> dict[Partition, int]:
         """Return the high watermarks of partitions with followers, which a start after a crash begins from.
 
         If this node has the only replica, the log's end says it.
@@ -155,7 +155,7 @@ class Roles(Generic[HostedT]):
         return {
             hosted.partition: hosted.high_watermark
             for hosted in all_hosted
-            if hosted.state.exists_on_disk
+            if hosted.log.exists_on_disk
             # The partition may be about to lose records below its high watermark.
             and not hosted.is_truncating
             and (hosted.replicas is not None or hosted in self._following)
@@ -174,13 +174,13 @@ class ReplicationMetrics(NamedTuple):
 
 
 def metrics_of(
-    all_hosted: Iterable[Partition], now: int, late_transaction_ms: int
+    all_hosted: Iterable[PartitionReplica], now: int, late_transaction_ms: int
 ) -> ReplicationMetrics:
     """Return the counts for metrics. `now` is milliseconds since 1970."""
     led = [hosted for hosted in all_hosted if hosted.leadership.is_here]
     lag = {
         (*hosted.partition, node_id): max(
-            0, hosted.state.log_end_offset - max(progress.end_offset, 0)
+            0, hosted.log.log_end_offset - max(progress.end_offset, 0)
         )
         for hosted in led
         if hosted.replicas is not None
@@ -189,8 +189,6 @@ def metrics_of(
     return ReplicationMetrics(
         sum(hosted.leadership.isr_count < hosted.leadership.replica_count for hosted in led),
         sum(not hosted.has_enough_replicas for hosted in led),
-        sum(
-            hosted.state.producers.has_late_transaction(now, late_transaction_ms) for hosted in led
-        ),
+        sum(hosted.log.producers.has_late_transaction(now, late_transaction_ms) for hosted in led),
         lag,
     )

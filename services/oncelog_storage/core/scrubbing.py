@@ -10,13 +10,13 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from oncelog.record.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES
 from oncelog_storage.core.batch_walk import Read, Walk
 from oncelog_storage.core.leader_epochs import LeaderEpochs
-from oncelog_storage.core.partition import Partition
+from oncelog_storage.core.partition import PartitionReplica
 from oncelog_storage.core.replay import CUT, CUT_HEADER, whole_batch_at
 from oncelog_storage.core.segment_state import SegmentState
 
 _BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 
-HostedT = TypeVar("HostedT", bound=Partition)
+HostedT = TypeVar("HostedT", bound=PartitionReplica)
 SegmentT = TypeVar("SegmentT", bound=SegmentState)
 
 
@@ -35,7 +35,7 @@ class Place(NamedTuple, Generic[HostedT, SegmentT]):
     @property
     def is_current(self) -> bool:
         """True if the segment is still the one where reading began. Compaction and truncation replace it."""
-        log = self.leader.state
+        log = self.leader.log
         return (
             log.truncation_count == self.truncation_count
             and self.segment in log.segments[:-1]
@@ -58,11 +58,11 @@ def places(
         Place(
             leader,
             segment,
-            leader.state.truncation_count,
+            leader.log.truncation_count,
             segment.size_bytes,
             0,
             segment.base_offset,
-            LeaderEpochs(leader.state.leader_epochs.entries()),
+            LeaderEpochs(leader.log.leader_epochs.entries()),
         )
         for leader, segments in hosted
         if leader.leadership.replica_count > 1 and leader.offline is None

@@ -7,11 +7,11 @@ the write began.
 from collections.abc import Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from oncelog.ids import Partition as PartitionName
+from oncelog.ids import Partition
 from oncelog_storage.core.log_state import LogState
-from oncelog_storage.core.partition import Partition
+from oncelog_storage.core.partition import PartitionReplica
 
-HostedT = TypeVar("HostedT", bound=Partition)
+HostedT = TypeVar("HostedT", bound=PartitionReplica)
 TakenT = TypeVar("TakenT")
 
 
@@ -26,7 +26,7 @@ class Taken(NamedTuple, Generic[HostedT, TakenT]):
     @property
     def is_true(self) -> bool:
         """True if the log was not cut since. Then the checkpoint says nothing of records that are gone."""
-        log = self.leader.state
+        log = self.leader.log
         return log.truncation_count == self.truncation_count and not self.leader.is_truncating
 
     @property
@@ -34,7 +34,7 @@ class Taken(NamedTuple, Generic[HostedT, TakenT]):
         return self.is_true and self.leader.offline is None
 
 
-def moved_points(points: dict[PartitionName, int], done: Iterable[Taken[HostedT, TakenT]]) -> None:
+def moved_points(points: dict[Partition, int], done: Iterable[Taken[HostedT, TakenT]]) -> None:
     """Enter the recovery points of finished checkpoints. Two checkpoints of one partition may end in either order."""
     for taken in done:
         partition = taken.leader.partition
@@ -43,7 +43,7 @@ def moved_points(points: dict[PartitionName, int], done: Iterable[Taken[HostedT,
 
 def to_checkpoint(all_hosted: Iterable[HostedT]) -> list[HostedT]:
     """Return the partitions that have changed since their last checkpoint, and may be written."""
-    return [hosted for hosted in all_hosted if hosted.state.is_dirty and hosted.offline is None]
+    return [hosted for hosted in all_hosted if hosted.log.is_dirty and hosted.offline is None]
 
 
 class Sync(NamedTuple):
@@ -64,12 +64,12 @@ class Sync(NamedTuple):
             log.names_made > log.names_synced,
         )
 
-    def ended(self, leader: Partition, *, is_wanted_again: bool) -> int | None:
+    def ended(self, leader: PartitionReplica, *, is_wanted_again: bool) -> int | None:
         """Note that the sync has ended. Return the offset up to which this node has done its part.
 
         None: a part of what was synced was cut off meanwhile, and another sync is needed.
         """
-        log = leader.state
+        log = leader.log
         leader.is_flushing = is_wanted_again
         if log.truncation_count != self.truncation_count:
             return None
@@ -87,7 +87,7 @@ class Removals:
     def add(self, paths: Iterable[str], due: int) -> None:
         self._due += [(due, path) for path in paths]
 
-    def take(self, now: int) -> list[str]:
+    def pop_due(self, now: int) -> list[str]:
         """Return the files that are due. The caller removes them, and adds them again if it cannot.
 
         Files that are added meanwhile belong to the next `take`, whenever they are due.
@@ -103,6 +103,4 @@ def not_yet_safe(moved: Sequence[HostedT]) -> list[HostedT]:
     Segments there cannot go yet: a transaction whose marker was deleted before a snapshot saw it would look open for
     ever.
     """
-    return [
-        leader for leader in moved if leader.state.recovery_point < leader.state.log_start_offset
-    ]
+    return [leader for leader in moved if leader.log.recovery_point < leader.log.log_start_offset]

@@ -113,7 +113,9 @@ class VerificationCall:
     def left_s(self, now_s: float) -> float:
         return max(_LEFT_S_MIN, self._deadline - now_s)
 
-    def answered(self, found: Codes, now_s: float, jitter: Callable[[], float]) -> Codes | Pause:
+    def codes_or_pause(
+        self, found: Codes, now_s: float, jitter: Callable[[], float]
+    ) -> Codes | Pause:
         """Take the coordinator's answer. Return the codes for the producer, or a pause before another try.
 
         `jitter` draws a share of the pause.

@@ -8,7 +8,7 @@ FoundT = TypeVar("FoundT")
 ResultT = TypeVar("ResultT")
 
 
-def answered(
+def run_walk(
     walk: Generator[NeedT, FoundT, ResultT],
     answer: Callable[[NeedT], FoundT],
     thrown: tuple[type[Exception], ...] = (),

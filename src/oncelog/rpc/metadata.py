@@ -258,9 +258,9 @@ class MetadataFollower:
             seen=self.image.position,
         )
         async for update in self._source.WatchMetadata(request):
-            self.take(update)
+            self.apply_update(update)
 
-    def take(self, update: pb.MetadataUpdate) -> None:
+    def apply_update(self, update: pb.MetadataUpdate) -> None:
         old, new = self.image, self.image.updated(update)
         if new is old or _is_behind(new, old):
             return

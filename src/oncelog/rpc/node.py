@@ -403,7 +403,7 @@ class Node:
             seen=self.metadata.image.position,
         )
         async for update in streams.watch(request):
-            self.metadata.take(update)
+            self.metadata.apply_update(update)
 
     async def _beat(self, streams: ControllerStreams) -> None:
         await self._is_ready.wait()

@@ -23,7 +23,7 @@ class TransactionStarts:
         self._metadata = metadata
         self._directory = directory
 
-    async def ask(self, transactional_id: str, producer_id: int) -> int | None:
+    async def start_of(self, transactional_id: str, producer_id: int) -> int | None:
         """Return the transaction's start in ms since 1970; 0: this id has no transaction of this producer. None: no
         answer came, ask again. The answer holds for this moment; a transaction that begins later has a later start, or
         another one."""

@@ -98,7 +98,7 @@ class History:
 
     # ------------------------------------------------------------------------------------------------- in
 
-    def take(self, fields: Mapping[str, Value], event_id: str | None = None) -> None:
+    def add_event(self, fields: Mapping[str, Value], event_id: str | None = None) -> None:
         """Take one event as its role published it. Drop a repetition; put a hole where its origin skipped numbers."""
         fields = dict(fields)
         kind, time_ms = str(fields.pop("kind", "")), _integer(fields.pop("time_ms", 0))
@@ -138,7 +138,7 @@ class History:
     def _settle(self) -> None:
         while self._deferred:
             told = self._deferred.popleft()
-            self.take({name: value for part in told for name, value in part.items()})
+            self.add_event({name: value for part in told for name, value in part.items()})
 
     def _next_id(self, time_ms: int) -> str:
         if time_ms > self._last_ms:

@@ -2,8 +2,8 @@
 end.
 
 ```
-take(home, spans) ──▶ head ratio or a verdict says kept ──▶ sink
-                 └──▶ not decided yet: wait under the trace id ──▶ verdict(trace_id, is_kept) ──▶ sink, or dropped
+add_spans(home, spans) ──▶ head ratio or a verdict says kept ──▶ sink
+                      └──▶ not decided yet: wait under the trace id ──▶ verdict(trace_id, is_kept) ──▶ sink, or dropped
 ```
 
 Waiting spans are bounded in number and in time; the oldest trace goes first.
@@ -95,7 +95,7 @@ class TraceRecorder:
 
     # ------------------------------------------------------------------------------------------------ what comes in
 
-    def take(self, home: Home, ended: Sequence[Span]) -> None:
+    def add_spans(self, home: Home, ended: Sequence[Span]) -> None:
         """Take the spans of one home, now that it is known where they belong."""
         trace = home.trace
         trace_id = home.trace_id if trace is None else trace.trace_id

@@ -47,7 +47,7 @@ class Recorder(Protocol):
     spans_kept: int
     spans_dropped: int
 
-    def take(self, home: "Home", ended: "Sequence[Span]") -> None: ...
+    def add_spans(self, home: "Home", ended: "Sequence[Span]") -> None: ...
 
     def root(
         self,
@@ -208,7 +208,7 @@ class Span:
         home.is_over = True
         ended, home.ended = (*home.ended, self), ()
         if recorder is not None:
-            recorder.take(home, ended)
+            recorder.add_spans(home, ended)
 
 
 class Nothing:

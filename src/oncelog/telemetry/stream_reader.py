@@ -125,7 +125,7 @@ class StreamReader:
     def _take(self, event_id: bytes, fields: Mapping[bytes, bytes]) -> None:
         told = _decoded(fields)
         if told:
-            self._history.take(told, event_id.decode())
+            self._history.add_event(told, event_id.decode())
 
 
 def build_reader(redis_url: str, history: History, events_max: int) -> StreamReader | None:

@@ -231,7 +231,7 @@ async def test_a_moved_controller_takes_its_own_expired_lease(postgres_url):
     async with old:
         address = f"127.0.0.1:{old.sockets[0].getsockname()[1]}"
         lease = Lease(database, 1, address, lease_ms=1)
-        assert await lease.take(await lease.read()) is not None
+        assert await lease.take_over(await lease.read()) is not None
         async with controllers(postgres_url, count=1, lease_ms=60_000) as (one,):
             assert (await one.describe()).active
     await database.close()
@@ -252,7 +252,7 @@ async def test_a_frozen_controller_does_not_keep_others_out(postgres_url):
     freezing = asyncio.create_task(frozen.run(freeze))
     await asyncio.to_thread(in_transaction.wait, DEADLINE_S)
     lease = Lease(other, 2, "127.0.0.1:1", 1000)
-    assert await lease.take(await lease.read()) is not None
+    assert await lease.take_over(await lease.read()) is not None
     goes_on.set()
     with pytest.raises(DBAPIError):
         await freezing

@@ -108,7 +108,7 @@ async def test_a_late_marker_while_offsets_are_verified_refuses_nobody(tmp_path,
     """It takes the word of the coordinator away that was on its way. So that is asked once more."""
     async with group_on(tmp_path) as (log, client):
         identity, first = await in_the_second(log, client)
-        verify, verified = TransactionCheck.ask, []
+        verify, verified = TransactionCheck.verify_in_transaction, []
 
         async def verify_while_a_marker_comes(*asked):
             verified.append(await verify(*asked))
@@ -117,7 +117,7 @@ async def test_a_late_marker_while_offsets_are_verified_refuses_nobody(tmp_path,
                 assert code_of(await client.groups.WriteTxnMarkers(late, None)) == 0
             return verified[-1]
 
-        monkeypatch.setattr(TransactionCheck, "ask", verify_while_a_marker_comes)
+        monkeypatch.setattr(TransactionCheck, "verify_in_transaction", verify_while_a_marker_comes)
         assert await client.commit_in_transaction("pay", identity, 7) == [0]
         assert len(verified) == 2
         await aborted(log, client, identity)
@@ -130,7 +130,7 @@ async def test_offsets_of_one_transaction_are_not_let_into_the_next(tmp_path, mo
     async with group_on(tmp_path) as (log, client):
         identity = await log.identity("pay")
         assert await client.add_offsets("pay", identity) == 0
-        verify, verified = TransactionCheck.ask, []
+        verify, verified = TransactionCheck.verify_in_transaction, []
 
         async def verify_while_the_next_one_begins(*asked):
             verified.append(await verify(*asked))
@@ -141,7 +141,9 @@ async def test_offsets_of_one_transaction_are_not_let_into_the_next(tmp_path, mo
                 assert await client.add_offsets("pay", identity) == 0
             return verified[-1]
 
-        monkeypatch.setattr(TransactionCheck, "ask", verify_while_the_next_one_begins)
+        monkeypatch.setattr(
+            TransactionCheck, "verify_in_transaction", verify_while_the_next_one_begins
+        )
         assert await client.commit_in_transaction("pay", identity, 7) == [
             ErrorCode.INVALID_TXN_STATE
         ]
@@ -160,10 +162,10 @@ async def test_what_a_coordinator_asked_does_not_outlive_its_load(tmp_path, monk
         assert await client.commit_in_transaction("pay", identity, 5) == [0]
     async with group_on(tmp_path) as (log, client):
         first = await log.describe("pay")
-        ask, calls = TransactionStarts.ask, []
+        start_of, calls = TransactionStarts.start_of, []
 
-        async def ask_while_the_shard_is_loaded_again(starts, *of):
-            answer = await ask(starts, *of)
+        async def start_while_the_shard_is_loaded_again(starts, *of):
+            answer = await start_of(starts, *of)
             calls.append(answer)
             if len(calls) == 1:
                 assert (await log.end("pay", identity, True)).error_code == 0
@@ -174,7 +176,7 @@ async def test_what_a_coordinator_asked_does_not_outlive_its_load(tmp_path, monk
                 await loaded_again(log.role.group_shards, client.shard)
             return answer
 
-        monkeypatch.setattr(TransactionStarts, "ask", ask_while_the_shard_is_loaded_again)
+        monkeypatch.setattr(TransactionStarts, "start_of", start_while_the_shard_is_loaded_again)
         late = marker_of(first, (OFFSETS, client.shard), commit=True)
         code = code_of(await client.groups.WriteTxnMarkers(late, None))
         assert code == ErrorCode.REQUEST_TIMED_OUT

@@ -59,7 +59,7 @@ class TestShardsComeAndGo:
         assert refused.number("shard") == SHARD_OF_PAY
 
     async def test_without_the_internal_topic_there_is_no_coordinator(self, cluster):
-        cluster.metadata.take(
+        cluster.metadata.apply_update(
             controller_pb2.MetadataUpdate(
                 metadata_offset=9,
                 snapshot=controller_pb2.MetadataSnapshot(nodes=[controller_pb2.Node(node_id=NODE)]),

@@ -240,7 +240,7 @@ async def test_nothing_is_aborted_while_transaction_shards_move(cluster):
         moved = controller_pb2.Shard(
             shard=7, coordinator=1 + coordinator_epoch, coordinator_epoch=coordinator_epoch
         )
-        cluster.metadata.take(
+        cluster.metadata.apply_update(
             controller_pb2.MetadataUpdate(
                 metadata_offset=coordinator_epoch,
                 delta=controller_pb2.MetadataDelta(shards=[moved]),

@@ -183,7 +183,7 @@ def test_a_refused_group_hides_which_topic_ids_are_known():
 
 def test_a_refused_topic_leaves_the_others():
     world = guarded(allow(READ, GROUP, "billing"), allow(READ, TOPIC, "open"))
-    world.metadata.take(
+    world.metadata.apply_update(
         pb.MetadataUpdate(metadata_offset=9, delta=pb.MetadataDelta(topics=[topic("open", 1)]))
     )
     request = request_of(APIS[API_KEYS["OffsetCommit"]], 8, with_uuid(WORDS))

@@ -81,7 +81,7 @@ def change(world, **delta):
         metadata_offset=world.metadata.image.metadata_offset + 1,
         delta=controller_pb2.MetadataDelta(**delta),
     )
-    world.metadata.take(update)
+    world.metadata.apply_update(update)
 
 
 def deleted(world, name="orders"):

@@ -102,7 +102,7 @@ class Cluster:
                 if leaders is not None
             ]
         )
-        self.follower.take(
+        self.follower.apply_update(
             metadata_pb.MetadataUpdate(metadata_offset=self.offset, snapshot=snapshot)
         )
 

@@ -189,7 +189,7 @@ def test_a_ready_process_ends_with_code_zero_on_either_signal(cluster, run_progr
     member = cluster.of_role(MARKER_SENDER)[1]
     cluster.terminate(member.name)
     environment = environment_of(member, cluster.state, cluster.folder)
-    metrics_port = FreePorts().take()
+    metrics_port = FreePorts().next_port()
     process = run_program(member.module, "--process-metrics-port", str(metrics_port), **environment)
     while "has started" not in (line := process.stderr.readline()):
         assert line, "it ended"

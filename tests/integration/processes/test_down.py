@@ -58,7 +58,7 @@ def processes_in(folder):
 
 
 def test_a_cluster_outlives_its_command_and_down_ends_it_all(folder):
-    ports = ["--port", str(FreePorts().take()), "--gateway-port", "0"]
+    ports = ["--port", str(FreePorts().next_port()), "--gateway-port", "0"]
     up = oncelog_cluster("up", folder, *ports)
     try:
         assert up.returncode == 0, up.stderr
@@ -101,7 +101,7 @@ def test_a_port_in_use_is_refused_before_anything_starts():
 def free_neighbours():
     """The lower of two ports that are both free."""
     ports = FreePorts()
-    while ports.again((lower := ports.take()) + 1) != lower + 1:
+    while ports.again((lower := ports.next_port()) + 1) != lower + 1:
         pass
     return lower
 

@@ -37,7 +37,7 @@ class GivenProcess:
     """A process with node id 0, or with one that is set by hand."""
 
     def __init__(self, cluster, role, log, node_id=0):
-        self.port, self.metrics_port = cluster.ports.take(), cluster.ports.take()
+        self.port, self.metrics_port = cluster.ports.next_port(), cluster.ports.next_port()
         self.log = log
         (controller,) = cluster.of_role(CONTROLLER)
         environment = {
@@ -163,7 +163,7 @@ def test_a_selection_of_nodes_by_id_leaves_given_ids_out(start, capsys):
 
 
 def test_a_listener_with_a_given_id_serves_clients(cluster, start, tmp_path):
-    port = FreePorts().take()
+    port = FreePorts().next_port()
     environment = os.environ
     before = environment.get("ONCELOG_LISTENER_PORT")
     environment["ONCELOG_LISTENER_PORT"] = str(port)

@@ -52,7 +52,7 @@ def test_a_process_reads_its_own_tables_of_a_shared_file(run_program, tmp_path):
     code, _, err = ended(run_program("oncelog_storage", "--node-id", "1", "--config", str(file)))
     assert code == 2
     assert f"{file}:6: [storage] open_files_max = '1'" in err
-    nobody = f"{HOST}:{FreePorts().take()}"
+    nobody = f"{HOST}:{FreePorts().next_port()}"
     listener = run_program(
         "oncelog_listener",
         *("--node-id", "99", "--node-port", "0", "--node-controllers", nobody),
@@ -83,7 +83,7 @@ def test_an_address_in_use_is_told_in_one_line(run_program):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_a_start_that_waits_for_a_controller(run_program, tmp_path, number):
     """Nobody is the controller there, so this node never gets ready, and still ends in order."""
-    nobody, port = FreePorts().take(), FreePorts().take()
+    nobody, port = FreePorts().next_port(), FreePorts().next_port()
     process = run_program(
         "oncelog_storage",
         *("--node-id", "99", "--node-port", str(port), "--node-controllers", f"{HOST}:{nobody}"),
@@ -109,7 +109,7 @@ def test_a_signal_ends_a_controller_that_waits_for_a_migration(run_program, post
         migrating.execute(text("SELECT pg_advisory_lock(:key)"), {"key": MIGRATION_LOCK})
         process = run_program(
             "oncelog_controller",
-            *("--node-id", "1", "--node-port", str(FreePorts().take())),
+            *("--node-id", "1", "--node-port", str(FreePorts().next_port())),
             *("--controller-database-url", postgres_url),
         )
         eventually(lambda: migrating.execute(waiting).scalar_one() > 0)

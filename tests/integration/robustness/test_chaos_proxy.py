@@ -110,8 +110,8 @@ class Net:
 @asynccontextmanager
 async def net():
     ports, server = FreePorts(), Server()
-    frontends = {sender: f"{HOST}:{ports.take()}" for sender in ("a", "b", CLIENTS)}
-    listening = await asyncio.start_server(server.serve, HOST, ports.take())
+    frontends = {sender: f"{HOST}:{ports.next_port()}" for sender in ("a", "b", CLIENTS)}
+    listening = await asyncio.start_server(server.serve, HOST, ports.next_port())
     host, port = listening.sockets[0].getsockname()
     address = f"{host}:{port}"
     proxy = Proxy()

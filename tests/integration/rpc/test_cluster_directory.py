@@ -36,7 +36,7 @@ class World:
         else:
             update.delta.nodes.extend(nodes)
             update.delta.removed_nodes.extend(removed)
-        self.metadata.take(update)
+        self.metadata.apply_update(update)
 
 
 @pytest.fixture

@@ -50,7 +50,7 @@ class HandController:
 
     def tell_again(self, node_id):
         for update in self._unheard.pop(node_id, ()):
-            self.followers[node_id].take(update)
+            self.followers[node_id].apply_update(update)
 
     def topic(self, name=TOPIC, replicas=(1, 2, 3), partitions=1, **configs):
         made = topic(name, partitions, replicas=replicas, isr=replicas, **configs)
@@ -110,13 +110,13 @@ class HandController:
             if node_id in self._unheard:
                 self._unheard[node_id].append(update)
             else:
-                follower.take(update)
+                follower.apply_update(update)
 
     def join(self, node_id, follower):
         self._unheard.pop(node_id, None)
         self.fenced.discard(node_id)
         self.followers[node_id] = follower
-        follower.take(
+        follower.apply_update(
             cpb.MetadataUpdate(
                 metadata_offset=self.offset,
                 snapshot=cpb.MetadataSnapshot(

@@ -231,7 +231,7 @@ class Node(Calls):
 
     def _take(self, **update):
         self._metadata_offset += 1
-        self.metadata.take(
+        self.metadata.apply_update(
             controller_pb2.MetadataUpdate(metadata_offset=self._metadata_offset, **update)
         )
 

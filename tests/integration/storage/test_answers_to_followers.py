@@ -35,7 +35,7 @@ class Log:
         part.topic, part.partition = self.partition
         part.fetch_offset = self.end
 
-    def take(self, part):
+    def apply_fetched(self, part):
         self.taken.append((self.end, part.high_watermark))
         self.end += 1
         self.has_taken.set()

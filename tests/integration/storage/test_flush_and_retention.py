@@ -262,7 +262,7 @@ async def test_a_file_that_is_due_while_others_go_is_removed_next(tmp_path, sync
     """Retention unlinks in a worker thread. What the cleaner replaces meanwhile may be due at the same millisecond."""
     compacted = topic("c", cleanup_policy="compact", segment_bytes=1024, file_delete_delay_ms=0)
     async with running(tmp_path, compacted, topic("d"), sync=synced.sync) as node:
-        maintenance, log = node.role.maintenance, node.role._hosted.get("c", 0).log
+        maintenance, log = node.role.maintenance, node.role._replica_manager.get("c", 0).log
         await node.fill("c", 20, batch(key=b"k", value=b"x" * 200))
         await maintenance.checkpoint_all()
         await node.produce("d", batch())

@@ -51,7 +51,7 @@ def bytes_of(node, name):
 
 
 def leader_of(node, name, partition=0):
-    return node.role._hosted.get(name, partition)
+    return node.role._replica_manager.get(name, partition)
 
 
 async def test_a_compacted_topic_keeps_the_last_value_of_each_key(tmp_path):

@@ -126,7 +126,7 @@ class MetadataModel(RuleBasedStateMachine):
     def watcher_catches_up(self):
         """A watcher at any distance: through deltas while they are held, else through a snapshot."""
         for committed in self.bench.committed[self.published :]:
-            self.watchers.take(committed)
+            self.watchers.add_committed(committed)
         self.published = len(self.bench.committed)
         if self.watchers.metadata_offset < 0:
             return

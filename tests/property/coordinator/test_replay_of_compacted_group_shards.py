@@ -50,7 +50,7 @@ def loaded(log):
         records, next_offset = log.read(offset, log.log_end_offset, 512)
         if not records:
             break
-        live.take(records, offset)
+        live.add_batches(records, offset)
         offset = next_offset
     for record in live.in_order():
         if record.key is None:

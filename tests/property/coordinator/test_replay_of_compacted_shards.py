@@ -75,7 +75,7 @@ def bytes_of(log):
 def loaded(log):
     live = LiveRecords()
     for start, data in bytes_of(log):
-        live.take(data, start)
+        live.add_batches(data, start)
     machine, covered = ShardMachine(), []
     for record in live.in_order():
         if record.header.is_transactional:

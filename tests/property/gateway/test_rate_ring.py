@@ -46,7 +46,7 @@ def test_rates_times_time_are_the_growth(steps):
             del told["t"]
         found = growth.taken(at, told, set(counters), LONGEST_MS)
         if found is not None:
-            ring.take("topic", found.since_ms, at, found.by)
+            ring.add_reading("topic", found.since_ms, at, found.by)
             grown = sum(sum(values) for values in found.by.values())
             assert grown >= 0
             counted += grown

@@ -95,7 +95,7 @@ class QueuesModel(RuleBasedStateMachine):
 
     @rule(target=requests, node_id=NODE)
     def send(self, node_id):
-        request = self.queues.take(node_id, self.now_ms)
+        request = self.queues.request_for_node(node_id, self.now_ms)
         if request is None:
             return multiple()
         assert node_id not in self.flying, "two requests in flight"
@@ -129,7 +129,7 @@ class QueuesModel(RuleBasedStateMachine):
                 self.droppable[entry.delivery_id].add(entry.partition)
             for marker in entry.markers:
                 answered[entry.delivery_id, marker, entry.partition] = code
-        outcome = self.queues.answered(request, answered, self.leader_of, self.now_ms, jitter)
+        outcome = self.queues.settle_request(request, answered, self.leader_of, self.now_ms, jitter)
         self.take_ended(outcome.ended)
 
     @rule(request=requests, was_written=st.booleans(), given_up=st.booleans())
@@ -194,7 +194,7 @@ class QueuesModel(RuleBasedStateMachine):
         self.take_ended(self.queues.reroute(self.leader_of))
         for _ in range(len(self.wanted) * len(PARTITIONS) + 1):
             self.now_ms += 100
-            if (request := self.queues.take(2, self.now_ms)) is not None:
+            if (request := self.queues.request_for_node(2, self.now_ms)) is not None:
                 self.flying[2] = request
                 self.answer(request, [ErrorCode.NONE], 1.0)
         assert set(self.ended) == set(self.wanted)

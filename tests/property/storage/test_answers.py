@@ -10,7 +10,7 @@ from oncelog.record.batch import iter_headers
 from oncelog_storage.core.copied import copied_batches, fitting, wrote_copied
 from oncelog_storage.core.fetching import Fetching, FindAborted, LogSlice
 from oncelog_storage.core.log_state import Room
-from oncelog_storage.core.walks import answered
+from oncelog_storage.core.walks import run_walk
 
 counts = st.lists(st.integers(1, 4), min_size=1, max_size=12)
 
@@ -21,7 +21,7 @@ class Log:
     def __init__(self, sizes: list[int], transactional: set[int]) -> None:
         self.partition = partition_of()
         self.batches: list[tuple[int, int, bytes]] = []
-        log = self.partition.state
+        log = self.partition.log
         for number, count in enumerate(sizes):
             first = log.log_end_offset
             is_transactional = number in transactional
@@ -80,7 +80,7 @@ def test_fetches_in_a_row_bring_every_batch_once(sizes, transactional, limits, i
         reading = Fetching(request, log, 1 << 20, is_committed_only=is_committed_only)
         answer = pb.FetchedPartition(topic="orders")
         part = pb.FetchPartition(topic="orders", fetch_offset=offset, current_leader_epoch=-1)
-        answered(reading.read(part, answer), log.found)
+        run_walk(reading.read(part, answer), log.found)
         assert reading.is_enough, "the first records go whatever the limit"
         headers = [found for _, found in iter_headers(answer.records)]
         assert headers[0].base_offset == offset

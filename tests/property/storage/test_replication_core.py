@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from oncelog.api.v1 import controller_pb2
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode
-from oncelog.ids import Partition as PartitionName
+from oncelog.ids import Partition
 from oncelog.topic_config import TopicConfig
 from oncelog_storage.core.follower import (
     CutEpochs,
@@ -29,13 +29,13 @@ from oncelog_storage.core.isr import isr_to_propose
 from oncelog_storage.core.leader_sessions import LeaderSessions, Moved, ReadRecords
 from oncelog_storage.core.log_state import LogState
 from oncelog_storage.core.messages import PartitionTold
-from oncelog_storage.core.partition import Partition
+from oncelog_storage.core.partition import PartitionReplica
 from oncelog_storage.core.partition_values import Leadership
 from oncelog_storage.core.replica_session import ReplicaSession
-from oncelog_storage.core.walks import answered
+from oncelog_storage.core.walks import run_walk
 
 NODES = (1, 2, 3)
-ORDERS = PartitionName("orders", 0)
+ORDERS = Partition("orders", 0)
 LAG_MAX_S = 10.0
 RECORD = struct.Struct(">ii")
 NODE = controller_pb2.Node(node_epoch=1)
@@ -70,7 +70,7 @@ class Node:
         self.node_id = node_id
         self.records: list[Record] = []
         self.log = LogState(ORDERS, bytes(16), TopicConfig(min_insync_replicas=1))
-        self.partition = Partition(self.log)
+        self.partition = PartitionReplica(self.log)
         self.image = Image(leader=-1, leader_epoch=-1)
         self.sessions = self.new_sessions()
         self.following = FollowerSession["Node"](0.0)
@@ -78,13 +78,13 @@ class Node:
         self.answer: Answer | None = None
         self.is_failed, self.is_durable = False, True
 
-    def new_sessions(self) -> LeaderSessions[Partition, ReplicaSession]:
+    def new_sessions(self) -> LeaderSessions[PartitionReplica, ReplicaSession]:
         return LeaderSessions(self, lambda _: NODE, ReplicaSession, 1)
 
-    def ensure(self, _: PartitionName) -> Partition:
+    def ensure(self, _: Partition) -> PartitionReplica:
         return self.partition
 
-    def leader_of(self, _: PartitionName) -> tuple[int, int]:
+    def leader_of(self, _: Partition) -> tuple[int, int]:
         return self.image.leader, self.image.leader_epoch
 
     def fill(self, part: PartitionTold) -> None:
@@ -217,7 +217,7 @@ class Replicas(RuleBasedStateMachine):
             records = leader.records[step.offset : step.offset + records_max]
             return b"".join(RECORD.pack(*each) for each in records)
 
-        is_due = answered(walk, found)
+        is_due = run_walk(walk, found)
         answer.parts = list(response.partitions)
         return is_due
 
@@ -227,7 +227,7 @@ class Replicas(RuleBasedStateMachine):
         if node.answer is None:
             return
         answer, node.answer = node.answer, None
-        node.following.answered(answer.session_id)
+        node.following.continue_session(answer.session_id)
         for part in answer.parts:
             self._take(node, part)
 
@@ -329,7 +329,7 @@ class Replicas(RuleBasedStateMachine):
         image, records, log = node.image, node.records, node.log
         node = self.nodes[node_id] = Node(node_id)
         node.records, node.log = records, log
-        node.partition = Partition(log, known)
+        node.partition = PartitionReplica(log, known)
         node.image = Image(leader=-1, leader_epoch=-1)
         node.learn(image, self.now_s)
 

@@ -16,11 +16,11 @@ def test_an_answered_commit_is_answered_alike_and_older_ones_not():
     assert order.arrived(RequestOrigin(5, 1, 4)) is None, (
         "its answer may be lost with what it asked"
     )
-    order.answered(RequestOrigin(5, 1, 4), DONE)
+    order.keep_answer(RequestOrigin(5, 1, 4), DONE)
     assert order.arrived(RequestOrigin(5, 1, 4)) is DONE
     assert order.arrived(RequestOrigin(5, 1, 6)) is None
     assert order.arrived(RequestOrigin(5, 1, 4)) is LATE
-    order.answered(RequestOrigin(5, 1, 4), DONE)
+    order.keep_answer(RequestOrigin(5, 1, 4), DONE)
     assert order.arrived(RequestOrigin(5, 1, 6)) is None
 
 
@@ -40,7 +40,7 @@ def test_what_was_refused_may_be_asked_again():
         CommitAnswer(ErrorCode.NONE, ((ORDERS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),)),
     ):
         assert order.arrived(RequestOrigin(5, 1, 4)) is None
-        order.answered(RequestOrigin(5, 1, 4), refused)
+        order.keep_answer(RequestOrigin(5, 1, 4), refused)
     assert order.arrived(RequestOrigin(5, 1, 4)) is None
 
 
@@ -50,7 +50,7 @@ def test_connections_do_not_compare_and_no_origin_asks_nothing():
     for origin in (RequestOrigin(5, 2, 1), RequestOrigin(6, 1, 1), None):
         assert order.arrived(origin) is None
         assert not order.is_late(origin)
-    order.answered(None, DONE)
+    order.keep_answer(None, DONE)
 
 
 def test_the_longest_silent_connections_are_forgotten():

@@ -42,7 +42,7 @@ def batches():
 
 def loaded(data):
     live = LiveRecords(recent_ms=1_000)
-    live.take(data, 0)
+    live.add_batches(data, 0)
     return [tuple(record) for record in live.in_order()], [tuple(one) for one in live.recent()]
 
 

@@ -117,7 +117,7 @@ async def test_a_frozen_sender_is_left_when_metadata_chooses_another():
         await frozen.was_called.wait()
         directory.chosen = DirectStub(Sender())
         snapshot = controller_pb2.MetadataSnapshot()
-        metadata.take(controller_pb2.MetadataUpdate(metadata_offset=0, snapshot=snapshot))
+        metadata.apply_update(controller_pb2.MetadataUpdate(metadata_offset=0, snapshot=snapshot))
 
     answer = await answered(metadata, directory, [wanted("fine", "orders")], freeze)
     assert answer.outcome is DeliveryOutcome.DELIVERED

@@ -23,7 +23,7 @@ def batch(offset, now_ms, key, value, **fields):
 def recent_of(*batches):
     live = LiveRecords(recent_ms=1_000)
     for offset, one in enumerate(batches):
-        live.take(one, offset)
+        live.add_batches(one, offset)
     return [(one.key, one.value, one.before) for one in live.recent()]
 
 

@@ -32,12 +32,14 @@ def watched(**snapshot):
     clock = StandingClock()
     follower = MetadataFollower(1, None)
     watch = ImageWatch(follower, clock)
-    follower.take(pb.MetadataUpdate(metadata_offset=1, snapshot=pb.MetadataSnapshot(**snapshot)))
+    follower.apply_update(
+        pb.MetadataUpdate(metadata_offset=1, snapshot=pb.MetadataSnapshot(**snapshot))
+    )
     return clock, follower, watch
 
 
 def change(follower, **delta):
-    follower.take(
+    follower.apply_update(
         pb.MetadataUpdate(
             metadata_offset=follower.image.metadata_offset + 1, delta=pb.MetadataDelta(**delta)
         )
@@ -81,7 +83,7 @@ def test_a_new_snapshot_forgets_nothing_that_still_holds():
     change(follower, topics=[topic("orders", (-1, [1]))])
     clock.advance(7_000)
     again = pb.MetadataSnapshot(topics=[topic("orders", (-1, [1]))])
-    follower.take(pb.MetadataUpdate(metadata_offset=9, snapshot=again))
+    follower.apply_update(pb.MetadataUpdate(metadata_offset=9, snapshot=again))
     assert [one.since for one in watch.leaderless()] == [Since(7_000)]
 
 

@@ -63,7 +63,7 @@ class Cluster:
         self.processes, self.clock = Processes(), Clock()
         self.storage, self.sender = self.processes.of_nodes.values()
         metadata = MetadataFollower(3, None)
-        metadata.take(
+        metadata.apply_update(
             controller_pb2.MetadataUpdate(
                 snapshot=controller_pb2.MetadataSnapshot(
                     nodes=[

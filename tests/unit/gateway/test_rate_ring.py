@@ -20,7 +20,7 @@ def grown(ring, *steps):
     for seconds, amounts in steps:
         until = at + seconds * 1000
         ring.cover(at, until)
-        ring.take("topic", at, until, {name: (amount,) for name, amount in amounts.items()})
+        ring.add_reading("topic", at, until, {name: (amount,) for name, amount in amounts.items()})
         at = until
     return ring
 
@@ -45,7 +45,7 @@ def test_the_step_that_runs_is_rated_by_what_was_seen_of_it():
 def test_a_gap_is_no_zero():
     ring = grown(RateRing(BYTES), (5, {"a": 50}))
     ring.cover(NOW + 15_000, NOW + 20_000)
-    ring.take("topic", NOW + 15_000, NOW + 20_000, {"a": (5,)})
+    ring.add_reading("topic", NOW + 15_000, NOW + 20_000, {"a": (5,)})
     assert values(ring, count=4) == [10, None, None, 1]
 
 
@@ -59,7 +59,7 @@ def test_a_level_keeps_its_largest_value():
     ring = RateRing(LEVELS)
     for at, lag in ((0, 3), (1, 9), (2, 4)):
         ring.cover(NOW + at * 1000, NOW + at * 1000 + 1000)
-        ring.take("held", NOW + at * 1000, NOW + at * 1000 + 1000, {"orders-0": (lag,)})
+        ring.add_reading("held", NOW + at * 1000, NOW + at * 1000 + 1000, {"orders-0": (lag,)})
     assert values(ring, "lag", "orders-0", count=1) == [9]
 
 
@@ -69,7 +69,7 @@ def levels_of(*readings):
     for seconds, lag in readings:
         until = at + seconds * 1000
         ring.cover(at, until)
-        ring.take("held", at, until, {"orders-0": (lag,)})
+        ring.add_reading("held", at, until, {"orders-0": (lag,)})
         at = until
     return ring
 
@@ -95,8 +95,8 @@ def test_a_reading_of_a_long_time_makes_its_steps_coarse():
 def test_a_partition_that_is_told_no_more_is_at_zero():
     ring = RateRing(LEVELS)
     ring.cover(NOW, NOW + 10_000)
-    ring.take("held", NOW, NOW + 5_000, {"orders-0": (3,)})
-    ring.take("held", NOW + 5_000, NOW + 10_000, {})
+    ring.add_reading("held", NOW, NOW + 5_000, {"orders-0": (3,)})
+    ring.add_reading("held", NOW + 5_000, NOW + 10_000, {})
     assert values(ring, "lag", "orders-0", count=2) == [3, 0]
 
 
@@ -110,7 +110,7 @@ def test_a_long_silence_leaves_nothing_of_before():
     ring = grown(RateRing(BYTES), (5, {"a": 50}))
     later = NOW + TIERS[1].span_ms + 5_000
     ring.cover(later, later + 5_000)
-    ring.take("topic", later, later + 5_000, {"a": (5,)})
+    ring.add_reading("topic", later, later + 5_000, {"a": (5,)})
     assert (
         values(ring, count=1_440, step_ms=60_000, first_ms=later - TIERS[1].span_ms + 60_000)[:-1]
         == [None] * 1_439
@@ -143,7 +143,7 @@ def test_a_full_ring_is_a_few_megabytes():
     for group_name, group in GROUPS.items():
         rows = {f"name-{number}": [1.0] * len(group.families) for number in range(2_000)}
         ring.cover(NOW, NOW + 5_000)
-        ring.take(group_name, NOW, NOW + 5_000, rows)
+        ring.add_reading(group_name, NOW, NOW + 5_000, rows)
     lines = sum((group.names_max + 1) * len(group.families) for group in GROUPS.values())
     assert ring.size_bytes() <= (lines + 1) * 4 * sum(one.steps for one in TIERS)
     assert ring.size_bytes() < 5_000_000

@@ -77,7 +77,7 @@ def give(world, *acls):
         for one in acls
     ]
     world.controller.metadata_offset += 1
-    world.metadata.take(
+    world.metadata.apply_update(
         controller_pb2.MetadataUpdate(
             metadata_offset=world.controller.metadata_offset,
             delta=controller_pb2.MetadataDelta(acls=given),

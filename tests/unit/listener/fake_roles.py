@@ -234,7 +234,7 @@ class FakeController(FakeRole):
         update = controller_pb2.MetadataUpdate(
             metadata_offset=self.metadata_offset, delta=controller_pb2.MetadataDelta(**delta)
         )
-        asyncio.get_running_loop().call_later(IMAGE_LAG_S, self.metadata.take, update)
+        asyncio.get_running_loop().call_later(IMAGE_LAG_S, self.metadata.apply_update, update)
         return self.metadata_offset
 
     async def CreateTopics(self, request, context):

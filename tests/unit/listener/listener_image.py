@@ -24,7 +24,7 @@ def topic(name, partitions, configs=None, leader=NODE_ID, internal=False):
 def follower(*topics, shards=50, transaction_version=2):
     """A metadata follower whose image holds these topics."""
     metadata = MetadataFollower(NODE_ID, None)
-    metadata.take(
+    metadata.apply_update(
         controller_pb2.MetadataUpdate(
             metadata_offset=0,
             snapshot=controller_pb2.MetadataSnapshot(

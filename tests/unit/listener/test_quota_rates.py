@@ -143,14 +143,14 @@ def test_rates_of_invented_client_ids_are_bounded():
 
 def test_changes_burst_for_eleven_seconds_and_one_goes_on_credit():
     bucket = TokenBucket()
-    bucket.take(11, 1.0, 5_000)
+    bucket.take_tokens(11, 1.0, 5_000)
     assert bucket.wait_ms(1.0, 5_000) == 0
-    bucket.take(3, 1.0, 5_000)
+    bucket.take_tokens(3, 1.0, 5_000)
     assert bucket.wait_ms(1.0, 5_000) == 3_000
     assert bucket.wait_ms(1.0, 8_000) == 0
-    bucket.take(11, 1.0, 60_000)  # silence gives no more than a full bucket
+    bucket.take_tokens(11, 1.0, 60_000)  # silence gives no more than a full bucket
     assert bucket.wait_ms(1.0, 60_000) == 0
-    bucket.take(1, 1.0, 60_000)
+    bucket.take_tokens(1, 1.0, 60_000)
     assert bucket.wait_ms(1.0, 60_000) == 1_000
 
 

@@ -32,7 +32,7 @@ def follower():
 def test_updates_are_told_with_the_image_before():
     made, seen = follower()
     for update in (snapshot(3, 1), delta(4, 2), delta(6, removed=[1]), snapshot(9, 5)):
-        made.take(update)
+        made.apply_update(update)
     assert seen == [(-1, 3), (3, 4), (4, 6), (6, 9)]
     assert list(made.image.nodes) == [5]
 
@@ -40,8 +40,8 @@ def test_updates_are_told_with_the_image_before():
 @pytest.mark.parametrize("late", [snapshot(4, 1), delta(5, 1), delta(2, 1)])
 def test_what_is_behind_is_ignored(late):
     made, seen = follower()
-    made.take(snapshot(5, 7))
-    made.take(late)
+    made.apply_update(snapshot(5, 7))
+    made.apply_update(late)
     assert list(made.image.nodes) == [7]
     assert len(seen) == 1
 
@@ -63,25 +63,25 @@ def test_an_older_controller_is_not_taken_for_the_one_before():
         (delta(7, 3), ""),
         (claim(8, 1, 9, "one-9"), "one-9"),
     ):
-        made.take(update)
+        made.apply_update(update)
         assert made.image.controller_incarnation_id == incarnation_id, update
     assert (made.image.controller, made.image.controller_epoch) == (1, 9)
 
 
 def test_another_cluster_begins_anew():
     made, _ = follower()
-    made.take(snapshot(5, 7))
-    made.take(snapshot(2, 8, cluster_id="two"))
+    made.apply_update(snapshot(5, 7))
+    made.apply_update(snapshot(2, 8, cluster_id="two"))
     assert list(made.image.nodes) == [8]
 
 
 async def test_waiting_for_what_the_image_holds():
     made, _ = follower()
     waits = asyncio.create_task(made.wait_for(lambda image: 2 in image.nodes, 20))
-    made.take(snapshot(1, 1))
+    made.apply_update(snapshot(1, 1))
     await asyncio.sleep(0)
     assert not waits.done()
-    made.take(delta(2, 2))
+    made.apply_update(delta(2, 2))
     await waits
     with pytest.raises(TimeoutError):
         await made.wait_until(3, 0.01)

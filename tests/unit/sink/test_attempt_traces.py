@@ -181,7 +181,7 @@ def test_the_root_of_a_complete_attempt_is_in_the_log(shell, monkeypatch, ending
     monkeypatch.setattr(spans, "recorder", TraceRecorder(restored.append, 1.0, late_ms=1))
     live = LiveRecords(recent_ms=1_000)
     for offset, (key, value) in enumerate(shell.log):
-        live.take(encode_batch([Record(key, value, shell.now)], base_offset=offset), offset)
+        live.add_batches(encode_batch([Record(key, value, shell.now)], base_offset=offset), offset)
     next_one = AttemptTraces(3, 8)
     for _, key, value, before in live.recent():
         superseded = None if before is None else decode_sink_record(key, before)

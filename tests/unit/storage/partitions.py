@@ -6,37 +6,37 @@ from typing import NamedTuple
 import pytest
 
 from oncelog.errors import ErrorCode, KafkaError
-from oncelog.ids import Partition as PartitionName
+from oncelog.ids import Partition
 from oncelog.record.batch import BatchHeader
 from oncelog.topic_config import TopicConfig
 from oncelog_storage.core.log_state import LogState
-from oncelog_storage.core.partition import Partition
+from oncelog_storage.core.partition import PartitionReplica
 from oncelog_storage.core.partition_values import Leadership
 
 NOW = 1_000_000
 HERE, OTHER, THIRD = 1, 2, 3
 TRANSACTIONAL, CONTROL = 1 << 4, 1 << 5
-ORDERS = PartitionName("orders", 0)
-SHARD = PartitionName("__transaction_state", 7)
-PAYMENTS = PartitionName("payments", 0)
+ORDERS = Partition("orders", 0)
+SHARD = Partition("__transaction_state", 7)
+PAYMENTS = Partition("payments", 0)
 
 
-def log_state(partition: PartitionName = ORDERS, **config: object) -> LogState:
+def log_state(partition: Partition = ORDERS, **config: object) -> LogState:
     return LogState(partition, bytes(16), TopicConfig(**config))  # type: ignore[arg-type]
 
 
-def partition_of(log: LogState | None = None, *, leader_epoch: int = 5) -> Partition:
+def partition_of(log: LogState | None = None, *, leader_epoch: int = 5) -> PartitionReplica:
     """Led by node 1, without followers."""
-    partition = Partition(log or log_state())
+    partition = PartitionReplica(log or log_state())
     partition.leadership = Leadership(HERE, leader_epoch, True, 1, 1)
     return partition
 
 
 def with_followers(
     log: LogState | None = None, *, isr: tuple[int, ...] = (HERE, OTHER, THIRD), now_s: float = 0.0
-) -> Partition:
+) -> PartitionReplica:
     """Led by node 1 in leader epoch 5, with followers 2 and 3."""
-    partition = Partition(log or log_state())
+    partition = PartitionReplica(log or log_state())
     partition.leadership = Leadership(HERE, 5, True, len(isr), 3)
     partition.lead(HERE, 5, (HERE, OTHER, THIRD), isr, 0, now_s)
     return partition
@@ -57,9 +57,9 @@ def header(
     )
 
 
-def append(partition: Partition, batch: BatchHeader) -> int:
+def append(partition: PartitionReplica, batch: BatchHeader) -> int:
     """What the shell does with a batch that may be written."""
-    log = partition.state
+    log = partition.log
     base_offset = log.log_end_offset
     if batch.producer_id >= 0:
         log.producers.apply_batch(batch, base_offset)
@@ -72,17 +72,17 @@ def append(partition: Partition, batch: BatchHeader) -> int:
 class Host:
     """A node that leads these partitions; another leads the rest."""
 
-    def __init__(self, *partitions: Partition) -> None:
+    def __init__(self, *partitions: PartitionReplica) -> None:
         self.partitions = {each.partition: each for each in partitions}
 
-    def get(self, topic: str, partition: int) -> Partition:
-        found = self.partitions.get(PartitionName(topic, partition))
+    def get(self, topic: str, partition: int) -> PartitionReplica:
+        found = self.partitions.get(Partition(topic, partition))
         if found is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         found.require_leader()
         return found
 
-    def leader_of(self, partition: PartitionName) -> tuple[int, int]:
+    def leader_of(self, partition: Partition) -> tuple[int, int]:
         return OTHER, 9
 
 

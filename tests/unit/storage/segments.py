@@ -6,7 +6,7 @@ from oncelog.record.records import Record, encode_batch
 from oncelog_storage.core.batch_walk import Read
 from oncelog_storage.core.segment_indexes import SegmentIndexes, empty_indexes
 from oncelog_storage.core.segment_state import SegmentState
-from oncelog_storage.core.walks import answered
+from oncelog_storage.core.walks import run_walk
 
 NOW = 1_700_000_000_000
 
@@ -47,7 +47,7 @@ def abort_marker(offset, producer_id):
 
 def walked(walk, data):
     """What a walk returns that reads these bytes."""
-    return answered(walk, lambda step: data[step.position : step.position + step.size_bytes])
+    return run_walk(walk, lambda step: data[step.position : step.position + step.size_bytes])
 
 
 def scanned(walk, data):
@@ -61,5 +61,5 @@ def scanned(walk, data):
         found.append((step[0], step[1][0]))
         return b""
 
-    answered(walk, answer)
+    run_walk(walk, answer)
     return found, len(reads)

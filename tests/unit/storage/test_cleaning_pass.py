@@ -26,7 +26,7 @@ from oncelog_storage.core.cleaning_plan import (
     place_of,
 )
 from oncelog_storage.core.producer_state import ProducerStates
-from oncelog_storage.core.walks import answered
+from oncelog_storage.core.walks import run_walk
 
 
 def keyed(offset: int, *keys: bytes, **fields: object) -> bytes:
@@ -65,7 +65,7 @@ def done(walk, contents):
             kept.append(bytes(step.batch))
         return b""
 
-    return kept, answered(walk, answer)
+    return kept, run_walk(walk, answer)
 
 
 def found_in(source: Source, data: bytes) -> list[int]:
@@ -77,7 +77,7 @@ def found_in(source: Source, data: bytes) -> list[int]:
         offsets.append(step[1][0])
         return b""
 
-    answered(batches_in(source), answer)
+    run_walk(batches_in(source), answer)
     return offsets
 
 
@@ -178,7 +178,7 @@ def test_a_producers_last_word_is_its_newest_data():
 
 def compacted(name=ORDERS, **config):
     partition = partition_of(log_state(name, is_compacted=True, **config))
-    partition.state.segments = [MemorySegment(0, size_bytes=500, created_ms=NOW)]
+    partition.log.segments = [MemorySegment(0, size_bytes=500, created_ms=NOW)]
     return partition
 
 
@@ -200,7 +200,7 @@ def test_the_newest_segment_ends_so_that_it_is_cleaned(
     partition = compacted(name, max_compaction_lag_ms=lag_ms)
     segment = MemorySegment(0, size_bytes=size_bytes)
     segment.first_timestamp = first_timestamp
-    partition.state.segments = [segment]
+    partition.log.segments = [segment]
     assert must_roll_to_clean(partition, NOW, 500) is must_roll
 
 
@@ -209,13 +209,13 @@ def test_what_may_not_be_cleaned():
     assert choices.may_clean(partition)
     choices.give_up(partition)
     assert (choices.may_clean(partition), len(choices)) == (False, 1)
-    partition.state.truncation_count += 1
+    partition.log.truncation_count += 1
     assert choices.may_clean(partition)
     partition.offline = "damaged"
     assert not choices.may_clean(partition)
     assert not choices.may_clean(partition_of())
     empty = compacted()
-    empty.state.segments = []
+    empty.log.segments = []
     assert not choices.may_clean(empty)
 
 

@@ -238,7 +238,7 @@ def test_a_shards_new_leader_takes_its_coordinators_epoch():
     append(partition, header(producer_id=6, epoch=3))
     # A client's transaction that has ended shows by its marker's coordinator epoch.
     append(partition, header(producer_id=5, epoch=8, attributes=TRANSACTIONAL))
-    partition.state.producers.apply_marker(
+    partition.log.producers.apply_marker(
         producer_id=5,
         producer_epoch=8,
         coordinator_epoch=2,

@@ -6,7 +6,7 @@ from tests.unit.storage.segments import MemorySegment, batch, walked
 
 from oncelog.api.v1 import controller_pb2, types_pb2
 from oncelog.errors import ErrorCode
-from oncelog.ids import Partition as PartitionName
+from oncelog.ids import Partition
 from oncelog.topic_config import TopicConfig
 from oncelog_storage.core.checkpoint_files import (
     decode_checkpoint,
@@ -37,7 +37,7 @@ from oncelog_storage.core.retention import (
 )
 from oncelog_storage.core.scrubbing import Finding, Looked, look_at, look_on, places
 
-ORDERS = PartitionName("orders", 0)
+ORDERS = Partition("orders", 0)
 NEVER = 2**62
 
 # Checkpoint files.
@@ -62,7 +62,7 @@ def test_a_damaged_checkpoint_is_none(text):
 
 def test_only_topic_and_number_name_a_partition():
     names = ["orders-0", "a-b-12", "orders", "-3", "x.0af-delete", "meta.properties"]
-    found = [("a-b-12", PartitionName("a-b", 12)), ("orders-0", ORDERS)]
+    found = [("a-b-12", Partition("a-b", 12)), ("orders-0", ORDERS)]
     assert partitions_named(names) == found
     assert properties_of("a=1\n# x\nb = 2\n") == {"a": "1", "b": "2"}
 
@@ -263,17 +263,17 @@ def replicated(*sizes, **leadership):
     """Segments from 0, 5, 10, ... on."""
     partition = with_followers()
     partition.leadership = partition.leadership._replace(**leadership)
-    partition.state.leader_epochs.assign(1, 0)
-    partition.state.segments = [
+    partition.log.leader_epochs.assign(1, 0)
+    partition.log.segments = [
         MemorySegment(5 * at, size_bytes=size) for at, size in enumerate(sizes)
     ]
-    for segment in partition.state.segments:
+    for segment in partition.log.segments:
         segment.end_offset = segment.base_offset + 5
     return partition
 
 
 def places_of(*partitions):
-    return places((one, one.state.segments) for one in partitions)
+    return places((one, one.log.segments) for one in partitions)
 
 
 def test_sealed_segments_that_others_have_too_are_looked_at():
@@ -289,7 +289,7 @@ def test_sealed_segments_that_others_have_too_are_looked_at():
 
 
 def change(partition, what):
-    log = partition.state
+    log = partition.log
     match what:
         case "truncated":
             log.truncation_count += 1
@@ -321,7 +321,7 @@ def test_a_segment_that_changed_is_not_looked_at_on(what, is_current):
 def test_leader_epochs_are_those_of_when_reading_began():
     partition = replicated(30, 20)
     (place,) = places_of(partition)
-    partition.state.leader_epochs.truncate_from(0)
+    partition.log.leader_epochs.truncate_from(0)
     assert place.leader_epochs.latest == 1
 
 
@@ -381,7 +381,7 @@ def test_a_proposal_is_sent_until_the_image_settles_it():
 
 def test_what_was_taken_stays_pending_until_the_image():
     hosted, proposals, sent = proposed()
-    assert proposals.answered(sent, []) == ([], [])
+    assert proposals.settle_proposals(sent, []) == ([], [])
     assert hosted.replicas.pending is not None
     assert proposals.to_send() == {}
 
@@ -392,7 +392,7 @@ def test_what_was_taken_stays_pending_until_the_image():
 )
 def test_a_refusal_settles_unless_the_image_is_behind(code, is_settled):
     hosted, proposals, sent = proposed()
-    answered = proposals.answered(sent, [answer_of(hosted, code)])
+    answered = proposals.settle_proposals(sent, [answer_of(hosted, code)])
     assert [one.error_code for one in answered.refused] == [code]
     assert answered.settled == ([hosted] if is_settled else [])
     assert (hosted.replicas.pending is None) is is_settled
@@ -402,7 +402,7 @@ def test_an_answer_to_an_older_proposal_settles_nothing():
     hosted, proposals, sent = proposed()
     hosted.replicas.pending = None
     proposals.propose(hosted, [HERE])
-    answered = proposals.answered(sent, [answer_of(hosted, ErrorCode.INVALID_REQUEST)])
+    answered = proposals.settle_proposals(sent, [answer_of(hosted, ErrorCode.INVALID_REQUEST)])
     assert answered.settled == []
     assert list(proposals.to_send()) == [hosted]
 

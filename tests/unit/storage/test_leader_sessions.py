@@ -19,7 +19,7 @@ from tests.unit.storage.partitions import (
 from oncelog.api.v1 import controller_pb2
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
-from oncelog.ids import Partition as PartitionName
+from oncelog.ids import Partition
 from oncelog_storage.core.leader_sessions import (
     PARTITION_BYTES_MAX,
     LeaderSessions,
@@ -27,31 +27,31 @@ from oncelog_storage.core.leader_sessions import (
     ReadLater,
     ReadRecords,
 )
-from oncelog_storage.core.partition import Partition
+from oncelog_storage.core.partition import PartitionReplica
 from oncelog_storage.core.replica_session import ReplicaSession
-from oncelog_storage.core.walks import answered
+from oncelog_storage.core.walks import run_walk
 
-Reader = Callable[[ReadRecords[Partition]], bytes]
+Reader = Callable[[ReadRecords[PartitionReplica]], bytes]
 
 
 class Host:
     """A node with these partitions, and the followers 2 and 3."""
 
-    def __init__(self, *partitions: Partition) -> None:
+    def __init__(self, *partitions: PartitionReplica) -> None:
         self.partitions = {each.partition: each for each in partitions}
         self.nodes = {each: controller_pb2.Node(node_epoch=1) for each in (OTHER, THIRD)}
-        self.sessions = LeaderSessions[Partition, ReplicaSession](
+        self.sessions = LeaderSessions[PartitionReplica, ReplicaSession](
             self, self.nodes.get, ReplicaSession, 77
         )
-        self.moved: list[Moved[Partition]] = []
-        self.reads: list[ReadRecords[Partition]] = []
+        self.moved: list[Moved[PartitionReplica]] = []
+        self.reads: list[ReadRecords[PartitionReplica]] = []
 
-    def ensure(self, partition: PartitionName) -> Partition:
+    def ensure(self, partition: Partition) -> PartitionReplica:
         if partition not in self.partitions:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return self.partitions[partition]
 
-    def leader_of(self, partition: PartitionName) -> tuple[int, int]:
+    def leader_of(self, partition: Partition) -> tuple[int, int]:
         return THIRD, 9
 
     def begin(self, request: pb.ReplicaFetchRequest) -> ReplicaSession:
@@ -64,7 +64,7 @@ class Host:
         self,
         session: ReplicaSession,
         left_bytes: int = 1000,
-        read: Reader = lambda wanted: bytes(wanted.hosted.state.log_end_offset - wanted.offset),
+        read: Reader = lambda wanted: bytes(wanted.hosted.log.log_end_offset - wanted.offset),
     ) -> tuple[list[pb.ReplicaFetchedPartition], bool]:
         """Records are as many zeros as there are records."""
         response = pb.ReplicaFetchResponse()
@@ -77,13 +77,13 @@ class Host:
             self.reads.append(step)
             return read(step)
 
-        is_due = answered(walk, found, (KafkaError, ReadLater))
+        is_due = run_walk(walk, found, (KafkaError, ReadLater))
         return list(response.partitions), is_due
 
 
 def request_of(
     *offsets: int,
-    names: tuple[PartitionName, ...] = (ORDERS, PAYMENTS),
+    names: tuple[Partition, ...] = (ORDERS, PAYMENTS),
     node_id: int = OTHER,
     session: tuple[int, int] = (0, 0),
     leader_epoch: int = 5,
@@ -103,7 +103,7 @@ def request_of(
     return request
 
 
-def grown(count: int, name: PartitionName = ORDERS, isr: tuple[int, ...] = (HERE, OTHER, THIRD)):
+def grown(count: int, name: Partition = ORDERS, isr: tuple[int, ...] = (HERE, OTHER, THIRD)):
     partition = with_followers(log_state(name), isr=isr)
     append(partition, header(count=count))
     return partition
@@ -232,7 +232,7 @@ def test_followers_that_ask_for_the_same_share_a_read():
     host.answer(host.begin(request_of(0)))
     host.answer(host.begin(request_of(0, node_id=THIRD)))
     assert len(host.reads) == 1
-    host.partitions[ORDERS].state.truncation_count += 1
+    host.partitions[ORDERS].log.truncation_count += 1
     host.answer(host.begin(request_of(0, node_id=THIRD)))
     host.answer(host.begin(request_of(1, node_id=THIRD)))
     assert [each.offset for each in host.reads] == [0, 0, 1]
@@ -252,7 +252,7 @@ def test_the_first_records_go_whatever_their_size(left_bytes, records, dirty_cou
 
 def test_a_refusal_names_the_leader_and_the_log_start():
     partition = grown(3)
-    partition.state.advance_log_start(2)
+    partition.log.advance_log_start(2)
     host = Host(partition)
     (answer,), _ = host.answer(host.begin(request_of(1)))
     assert answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
@@ -277,7 +277,7 @@ def test_who_may_not_fetch_is_told_why(partition, leader_epoch, code):
 def test_a_read_that_fails_is_told():
     host = Host(grown(3))
 
-    def fail(_: ReadRecords[Partition]) -> bytes:
+    def fail(_: ReadRecords[PartitionReplica]) -> bytes:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
 
     session = host.begin(request_of(0))
@@ -291,7 +291,7 @@ def test_a_read_that_fails_is_told():
 def test_records_that_are_not_at_hand_stay_to_be_told():
     host = Host(grown(3), grown(3, PAYMENTS))
 
-    def late(wanted: ReadRecords[Partition]) -> bytes:
+    def late(wanted: ReadRecords[PartitionReplica]) -> bytes:
         if wanted.hosted.partition == ORDERS:
             raise ReadLater
         return b"payments"
@@ -305,12 +305,12 @@ def test_records_that_are_not_at_hand_stay_to_be_told():
 
 
 def test_what_is_read_later_counts_against_the_answer():
-    names = tuple(PartitionName("payments", number) for number in range(5))
+    names = tuple(Partition("payments", number) for number in range(5))
     host = Host(*(with_followers(log_state(name)) for name in names))
     for name in names:
         append(host.partitions[name], header(count=3))
 
-    def late(wanted: ReadRecords[Partition]) -> bytes:
+    def late(wanted: ReadRecords[PartitionReplica]) -> bytes:
         raise ReadLater
 
     session = host.begin(request_of(*[0] * 5, names=names))
@@ -321,7 +321,7 @@ def test_what_is_read_later_counts_against_the_answer():
 
 def test_a_divergence_is_told_without_records():
     partition = with_followers()
-    partition.state.leader_epochs.assign(5, 0)
+    partition.log.leader_epochs.assign(5, 0)
     append(partition, header(count=3))
     host = Host(partition)
     request = request_of(9)

@@ -248,7 +248,7 @@ def test_a_position_of_nobody_is_refused():
 def test_a_followers_high_watermark_stays_in_its_log_and_rises():
     partition = partition_of()
     partition.leadership = Leadership(OTHER, 6, False, 2, 2)
-    partition.state.log_end_offset = 4
+    partition.log.log_end_offset = 4
     partition.follow_high_watermark(9)
     assert partition.high_watermark == 4
     partition.follow_high_watermark(2)
@@ -258,10 +258,10 @@ def test_a_followers_high_watermark_stays_in_its_log_and_rises():
 def test_a_truncated_log_takes_its_marks_with_it():
     partition = partition_of()
     append(partition, header(count=9))
-    partition.state.log_end_offset = 4
+    partition.log.log_end_offset = 4
     partition.truncated(has_started_over=False)
     assert (partition.local_end, partition.high_watermark) == (4, 4)
-    partition.state.log_start_offset = partition.state.log_end_offset = 20
+    partition.log.log_start_offset = partition.log.log_end_offset = 20
     partition.truncated(has_started_over=True)
     assert (partition.local_end, partition.high_watermark) == (20, 20)
 
@@ -275,7 +275,7 @@ def test_an_open_transaction_holds_the_last_stable_offset():
     holder = partition.lso_holder()
     assert holder is not None
     assert holder.producer_id == 7
-    partition.state.advance_log_start(3)
+    partition.log.advance_log_start(3)
     assert partition.last_stable_offset == 3
 
 
@@ -295,7 +295,7 @@ def test_an_open_transaction_holds_the_last_stable_offset():
 )
 def test_where_two_histories_part(last_epoch, offset, expected):
     partition = partition_of()
-    log = partition.state
+    log = partition.log
     for epoch, start in ((2, 0), (5, 10)):
         log.leader_epochs.assign(epoch, start)
     log.log_end_offset = 15

@@ -19,9 +19,9 @@ from tests.unit.storage.segments import NOW, batch
 from oncelog.api.v1 import coordinator_pb2
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError, RecordsRefused
-from oncelog.ids import Partition as PartitionName
+from oncelog.ids import Partition
 from oncelog.record.batch import Codec
-from oncelog_storage.core.partition import Partition
+from oncelog_storage.core.partition import PartitionReplica
 from oncelog_storage.core.partition_values import Appended, Leadership
 from oncelog_storage.core.producing import ProducedBatch, Producing, Wanted
 from oncelog_storage.core.verification_calls import (
@@ -40,10 +40,10 @@ TXN = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "is_transactio
 
 def producing(
     host: Host,
-    *parts: tuple[PartitionName, bytes],
+    *parts: tuple[Partition, bytes],
     adds_partition: bool = False,
     **fields: object,
-) -> tuple[Producing[Partition], pb.ProduceResponse]:
+) -> tuple[Producing[PartitionReplica], pb.ProduceResponse]:
     request = pb.ProduceRequest(**{"acks": -1, **fields})  # type: ignore[arg-type]
     for (topic, number), records in parts:
         request.partitions.add(topic=topic, partition=number, records=records)
@@ -89,7 +89,7 @@ def test_unknown_acks_refuse_all(acks):
 @pytest.mark.parametrize(
     ("partition", "records", "code"),
     [
-        (PartitionName("__consumer_offsets", 0), batch(0), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (Partition("__consumer_offsets", 0), batch(0), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (PAYMENTS, batch(0), ErrorCode.NOT_LEADER_OR_FOLLOWER),
         (ORDERS, b"no batch", ErrorCode.INVALID_RECORD),
     ],
@@ -183,7 +183,7 @@ def test_one_request_has_one_transactional_producer():
 
 def test_each_record_at_fault_is_named():
     answer = pb.PartitionProduced()
-    one = ProducedBatch[Partition](pb.PartitionRecords(), answer)
+    one = ProducedBatch[PartitionReplica](pb.PartitionRecords(), answer)
     one.refuse(RecordsRefused(ErrorCode.INVALID_RECORD, "no", [(1, "no key"), (2, "no key")]))
     assert [(each.index, each.message) for each in answer.record_errors] == [
         (1, "no key"),
@@ -252,7 +252,7 @@ def test_an_open_transaction_is_not_verified_again():
     assert work.questions(NOW) == []
 
 
-def question_to(host: Host, *names: PartitionName):
+def question_to(host: Host, *names: Partition):
     work, response = producing(
         host, *((name, batch(0, **TXN)) for name in names), transactional_id="pay"
     )
@@ -278,7 +278,7 @@ def test_one_question_names_all_partitions():
 def test_a_repeated_batch_is_not_asked_about():
     partition = partition_of()
     append(partition, header(attributes=TRANSACTIONAL))
-    partition.state.producers.apply_marker(
+    partition.log.producers.apply_marker(
         producer_id=7,
         producer_epoch=0,
         coordinator_epoch=0,
@@ -310,7 +310,7 @@ def appended(host: Host, **fields: object):
     work, response = producing(host, (ORDERS, batch(0)), **fields)
     assert work.check(NOW)
     (one,) = work.to_append()
-    one.leader.state.log_end_offset = 1
+    one.leader.log.log_end_offset = 1
     one.written(Appended(0, 0, 55))
     return work, response, one
 
@@ -401,7 +401,7 @@ def call(mode: VerificationMode = ADD) -> VerificationCall:
 
 
 def step(one: VerificationCall, code: ErrorCode, now_s: float) -> Codes | Pause:
-    return one.answered(Codes([code, ErrorCode.NONE], 500), now_s, lambda: 0.5)
+    return one.codes_or_pause(Codes([code, ErrorCode.NONE], 500), now_s, lambda: 0.5)
 
 
 @pytest.mark.parametrize(("now_s", "left_s"), [(100.0, 30.0), (129.0, 1.0), (140.0, 0.001)])

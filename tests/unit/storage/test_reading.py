@@ -18,7 +18,7 @@ from tests.unit.storage.segments import MemorySegment, abort_marker, batch
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
-from oncelog.ids import Partition as PartitionName
+from oncelog.ids import Partition
 from oncelog.record.control import Marker, MarkerType, encode_marker
 from oncelog.topic_config import TopicConfig
 from oncelog_storage.core import offset_queries
@@ -37,10 +37,10 @@ from oncelog_storage.core.offset_queries import (
     inherited_end,
     low_watermark,
 )
-from oncelog_storage.core.partition import Partition
+from oncelog_storage.core.partition import PartitionReplica
 from oncelog_storage.core.producer_state import ProducerEntry
 from oncelog_storage.core.record_fate import Fate, ReadBatchAt, RecordFate, record_fate
-from oncelog_storage.core.walks import answered
+from oncelog_storage.core.walks import run_walk
 
 ABORTED = AbortedTransactionEntry(7, 0, 2, 0)
 
@@ -48,17 +48,17 @@ ABORTED = AbortedTransactionEntry(7, 0, 2, 0)
 class Host:
     """A node that leads one partition, whose batches are these."""
 
-    def __init__(self, partition: Partition, *batches: LogSlice) -> None:
+    def __init__(self, partition: PartitionReplica, *batches: LogSlice) -> None:
         self.partition = partition
         self.batches = list(batches)
         self.needs: list[object] = []
 
-    def get(self, topic: str, partition: int) -> Partition:
+    def get(self, topic: str, partition: int) -> PartitionReplica:
         if (topic, partition) != self.partition.partition:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return self.partition
 
-    def leader_of(self, partition: PartitionName) -> tuple[int, int]:
+    def leader_of(self, partition: Partition) -> tuple[int, int]:
         return OTHER, 9
 
     def found(self, need):
@@ -71,7 +71,7 @@ class Host:
             case _:
                 return None
 
-    def fetching(self, *, is_committed_only: bool = False, **fields) -> Fetching[Partition]:
+    def fetching(self, *, is_committed_only: bool = False, **fields) -> Fetching[PartitionReplica]:
         request = pb.FetchRequest(**fields)
         return Fetching(request, self, 1 << 20, is_committed_only=is_committed_only)
 
@@ -81,7 +81,7 @@ class Host:
         )
         part.current_leader_epoch = fields.get("current_leader_epoch", -1)
         answer = pb.FetchedPartition(topic=name.topic, partition=name.partition)
-        answered(reading.read(part, answer), failed if fails else self.found, (KafkaError,))
+        run_walk(reading.read(part, answer), failed if fails else self.found, (KafkaError,))
         return answer
 
 
@@ -89,7 +89,7 @@ def failed(need):
     raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
 
 
-def grown(count: int, **fields) -> Partition:
+def grown(count: int, **fields) -> PartitionReplica:
     partition = partition_of(log_state(**fields))
     append(partition, header(count=count))
     return partition
@@ -148,7 +148,7 @@ def test_who_asks_for_changes_is_told_only_those():
         )
         part.topic, part.partition = ORDERS
         answer = pb.FetchedPartition(topic=part.topic, partition=part.partition)
-        size_bytes = answered(reading.read(part, answer), host.found, (KafkaError,))
+        size_bytes = run_walk(reading.read(part, answer), host.found, (KafkaError,))
         is_told = reading.is_news(part, answer, size_bytes)
         assert reading.is_known(part) != is_told
         return is_told
@@ -208,7 +208,7 @@ def test_a_coordinator_reads_its_shard_to_the_end():
     [
         (9, {}, ErrorCode.OFFSET_OUT_OF_RANGE),
         (0, {"current_leader_epoch": 4}, ErrorCode.FENCED_LEADER_EPOCH),
-        (0, {"name": PartitionName("payments", 0)}, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (0, {"name": Partition("payments", 0)}, ErrorCode.NOT_LEADER_OR_FOLLOWER),
     ],
 )
 def test_an_error_ends_the_wait(offset, fields, code):
@@ -298,14 +298,14 @@ def listed(partition, timestamp, answers=(), *, is_committed_only=False):
         calls.append(query)
         return left.pop(0)
 
-    found = answered(walk, answer)
+    found = run_walk(walk, answer)
     return calls, found
 
 
 def test_ends_are_found_without_a_read():
     partition = grown(30)
-    partition.state.leader_epochs.assign(5, 0)
-    partition.state.advance_log_start(2)
+    partition.log.leader_epochs.assign(5, 0)
+    partition.log.advance_log_start(2)
     partition.high_watermark = 28
     assert listed(partition, LATEST) == ([], (-1, 28, 5))
     assert listed(partition, EARLIEST) == ([], (-1, 2, 5))
@@ -316,7 +316,7 @@ def test_ends_are_found_without_a_read():
 
 def test_the_first_record_not_older_is_found():
     partition = grown(30)
-    partition.state.segments = (MemorySegment(0), *segments_of(1, 5, 5, 9))
+    partition.log.segments = (MemorySegment(0), *segments_of(1, 5, 5, 9))
     queries, found = listed(partition, 5, [1, 5, None, 9, (7, 25, 5)])
     assert queries == [
         LargestTimestamp(1),
@@ -331,7 +331,7 @@ def test_the_first_record_not_older_is_found():
 
 def test_what_a_reader_may_not_see_is_not_found():
     partition = grown(30)
-    partition.state.segments = segments_of(9)
+    partition.log.segments = segments_of(9)
     partition.high_watermark = 25
     assert listed(partition, 5, [9, (7, 25, 5)])[1] == NOT_FOUND
     assert listed(partition, 5, [9, (7, 24, 5)])[1] == (7, 24, 5)
@@ -339,7 +339,7 @@ def test_what_a_reader_may_not_see_is_not_found():
 
 def test_the_first_of_the_largest_timestamp_is_found():
     partition = grown(30)
-    partition.state.segments = (MemorySegment(0), *segments_of(4, 9, 9))
+    partition.log.segments = (MemorySegment(0), *segments_of(4, 9, 9))
     queries, found = listed(partition, MAX_TIMESTAMP, [4, 9, 9, (9, 12, 5)])
     assert queries[-1] == FindTimestamp(2, 9, 0)
     assert found == (9, 12, 5)
@@ -362,8 +362,8 @@ def test_a_leader_that_does_not_know_its_end_says_so(timestamp):
 
 def test_the_current_leader_epoch_ends_at_the_log_end():
     partition = grown(3)
-    partition.state.leader_epochs.assign(2, 0)
-    partition.state.leader_epochs.assign(4, 1)
+    partition.log.leader_epochs.assign(2, 0)
+    partition.log.leader_epochs.assign(4, 1)
     assert end_offset_for(partition, 5) == (5, 3)
     assert end_offset_for(partition, 2) == (2, 1)
     assert end_offset_for(partition, 9) == (-1, -1)
@@ -375,7 +375,7 @@ def test_the_current_leader_epoch_ends_at_the_log_end():
 @pytest.mark.parametrize(("before", "start"), [(-1, 3), (2, 2), (0, 1)])
 def test_the_log_start_moves_up_to_an_offset(before, start):
     partition = grown(3)
-    partition.state.advance_log_start(1)
+    partition.log.advance_log_start(1)
     assert delete_records(partition, before) == start
 
 
@@ -389,14 +389,14 @@ def test_the_log_start_moves_up_to_an_offset(before, start):
 )
 def test_what_may_not_be_deleted_stays(config, before, code):
     partition = grown(3)
-    partition.state.config = TopicConfig.from_overrides(config)
+    partition.log.config = TopicConfig.from_overrides(config)
     with refused(code):
         delete_records(partition, before)
 
 
 def test_the_low_watermark_is_that_of_the_replicas_in_sync():
     partition = with_followers(isr=(1, OTHER))
-    partition.state.log_start_offset = 9
+    partition.log.log_start_offset = 9
     assert partition.replicas is not None
     partition.replicas.followers[OTHER].log_start_offset = 5
     partition.replicas.followers[THIRD].log_start_offset = 2
@@ -410,7 +410,7 @@ def test_the_low_watermark_is_that_of_the_replicas_in_sync():
 
 def fate_of(partition, offset, records=b"", aborted=()):
     walk = record_fate(partition, offset)
-    return answered(walk, lambda need: records if isinstance(need, ReadBatchAt) else aborted)
+    return run_walk(walk, lambda need: records if isinstance(need, ReadBatchAt) else aborted)
 
 
 def control(kind: MarkerType | None) -> bytes:
@@ -450,7 +450,7 @@ TXN_BATCH = batch(0, 3, producer_id=7, producer_epoch=1, base_sequence=0, is_tra
 )
 def test_a_record_has_one_fate(offset, records, aborted, found):
     partition = grown(3)
-    partition.state.advance_log_start(1)
+    partition.log.advance_log_start(1)
     assert fate_of(partition, offset, records, aborted) == found
 
 

@@ -101,7 +101,7 @@ def replay(log, *batches, start=0, is_newest=True):
     segment.size_bytes = sum(map(len, batches))
     for data in batches:
         view = memoryview(data)
-        steps.take(segment, position, header_of(view), view, 0, is_newest=is_newest)
+        steps.replay_batch(segment, position, header_of(view), view, 0, is_newest=is_newest)
         position += len(data)
     return segment
 

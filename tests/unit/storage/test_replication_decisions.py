@@ -16,7 +16,7 @@ from tests.unit.storage.partitions import (
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode
-from oncelog.ids import Partition as PartitionName
+from oncelog.ids import Partition
 from oncelog_storage.core.follower import (
     Append,
     CutEpochs,
@@ -39,7 +39,7 @@ from oncelog_storage.core.partition_values import (
 )
 from oncelog_storage.core.replica_session import FollowedPartition, News, ReplicaSession
 
-OTHER_PARTITION = PartitionName("orders", 1)
+OTHER_PARTITION = Partition("orders", 1)
 
 # The leader's side.
 
@@ -64,10 +64,10 @@ def test_a_position_counts_once():
     partition = with_followers()
     append(partition, header(count=4))
     _, followed = session_at(2)
-    assert followed.take(partition, 0.0).has_log_start_moved
+    assert followed.apply_position(partition, 0.0).has_log_start_moved
     assert partition.replicas is not None
     partition.replicas.followers[OTHER].end_offset = 0
-    assert not followed.take(partition, 1.0).has_log_start_moved
+    assert not followed.apply_position(partition, 1.0).has_log_start_moved
     assert partition.replicas.followers[OTHER].end_offset == 0
 
 
@@ -97,7 +97,7 @@ def test_a_divergence_is_told_once():
     partition = with_followers(log)
     append(partition, header(count=2))
     _, followed = session_at(9, last_epoch=5)
-    assert followed.take(partition, 0.0).diverging == Divergence(5, 2)
+    assert followed.apply_position(partition, 0.0).diverging == Divergence(5, 2)
     assert followed.news_of(partition) == News(True, Divergence(5, 2))
     assert not followed.news_of(partition).is_due
     followed.moved_to(FollowerPosition(2, 5, 0), 5, 1)
@@ -142,7 +142,7 @@ def test_only_an_eligible_follower_joins():
     partition = with_followers(isr=(HERE, OTHER))
     session, followed = session_at(0)
     session.node_id = THIRD
-    assert followed.take(partition, 0.0).may_join
+    assert followed.apply_position(partition, 0.0).may_join
     assert isr_to_propose(partition, 1.0, 10.0, lambda *_: False) is None
     calls = []
 
@@ -160,12 +160,12 @@ def test_who_is_proposed_counts_for_the_high_watermark():
     session, followed = session_at(4)
     assert partition.replicas is not None
     partition.replicas.propose((HERE, OTHER, THIRD))
-    assert not followed.take(partition, 0.0).has_high_watermark_moved
+    assert not followed.apply_position(partition, 0.0).has_high_watermark_moved
     assert partition.high_watermark == 0
     session.node_id = THIRD
-    assert followed.take(partition, 0.0) == PositionTaken(None)
+    assert followed.apply_position(partition, 0.0) == PositionTaken(None)
     followed.moved_to(FollowerPosition(3, -1, 0), 5, 1)
-    assert followed.take(partition, 0.0).has_high_watermark_moved
+    assert followed.apply_position(partition, 0.0).has_high_watermark_moved
     assert partition.high_watermark == 3
 
 
@@ -177,17 +177,17 @@ def test_who_joins_has_what_is_committed_and_the_epochs_start(offset, may_join):
     partition.high_watermark = 4
     session, followed = session_at(offset)
     session.node_id = THIRD
-    assert followed.take(partition, 0.0).may_join is may_join
+    assert followed.apply_position(partition, 0.0).may_join is may_join
 
 
 def test_who_joins_has_all_that_was_committed_since():
     partition = with_followers(isr=(HERE, OTHER))
     append(partition, header(count=6))
     session, followed = session_at(6)
-    assert followed.take(partition, 0.0).has_high_watermark_moved
+    assert followed.apply_position(partition, 0.0).has_high_watermark_moved
     session, followed = session_at(5)
     session.node_id = THIRD
-    assert not followed.take(partition, 0.0).may_join
+    assert not followed.apply_position(partition, 0.0).may_join
 
 
 def test_a_position_that_is_not_ours_acknowledges_nothing():
@@ -199,7 +199,7 @@ def test_a_position_that_is_not_ours_acknowledges_nothing():
     assert partition.replicas is not None
     for offset, epoch, diverging in ((4, 2, Divergence(2, 3)), (7, -1, None)):
         _, followed = session_at(offset, last_epoch=epoch)
-        assert followed.take(partition, 0.0) == PositionTaken(diverging)
+        assert followed.apply_position(partition, 0.0) == PositionTaken(diverging)
         assert partition.replicas.followers[OTHER].end_offset == -1
 
 
@@ -303,7 +303,7 @@ def test_a_followed_log_takes_what_came_with_the_records():
     part = answer_part(high_watermark=20, log_start_offset=3)
     assert log.step(part) == Append()
     assert log.appended(part)
-    assert (partition.high_watermark, partition.state.log_start_offset) == (15, 3)
+    assert (partition.high_watermark, partition.log.log_start_offset) == (15, 3)
     assert not log.appended(part)
 
 
@@ -330,7 +330,7 @@ def followed(replica: Replica) -> FollowerSession[Replica]:
     session = FollowerSession[Replica](backoff_s=1.0)
     session.follow(ORDERS, replica)
     session.next_request(0.0)
-    session.answered(77)
+    session.continue_session(77)
     return session
 
 
@@ -342,7 +342,7 @@ def test_a_new_session_names_all_and_the_next_what_moved():
     first = session.next_request(0.0)
     assert (first.session_id, first.session_epoch) == (0, 0)
     assert list(first.replicas) == [ORDERS, OTHER_PARTITION]
-    session.answered(77)
+    session.continue_session(77)
     received = session.receiver(ORDERS, 0, 0.0)
     assert received == (replica, Position(0, -1, 0))
     replica.position = Position(3, 5, 0)
@@ -359,7 +359,7 @@ def test_a_request_names_changes_and_what_is_forgotten():
     session.follow(ORDERS, Replica(3))
     session.follow(OTHER_PARTITION, Replica())
     session.next_request(0.0)
-    session.answered(77)
+    session.continue_session(77)
     session.unfollow(OTHER_PARTITION)
     session.follow(ORDERS, Replica(4))
     request = pb.ReplicaFetchRequest(max_wait_ms=500)

@@ -15,8 +15,8 @@ from tests.unit.storage.partitions import (
     with_followers,
 )
 
-from oncelog.ids import Partition as PartitionName
-from oncelog_storage.core.partition import Partition
+from oncelog.ids import Partition
+from oncelog_storage.core.partition import PartitionReplica
 from oncelog_storage.core.partition_values import Leadership
 from oncelog_storage.core.roles import (
     DamageRole,
@@ -35,29 +35,29 @@ def image(leader=OTHER, **fields):
     return Image(leader, **fields)
 
 
-def follower() -> Partition:
+def follower() -> PartitionReplica:
     partition = partition_of()
     partition.leadership = Leadership(OTHER, 5, False, 3, 3)
     return partition
 
 
-def roles() -> Roles[Partition]:
+def roles() -> Roles[PartitionReplica]:
     return Roles(HERE)
 
 
 def test_a_follower_is_fetched_once_in_each_leader_epoch():
     mine, partition = roles(), follower()
-    assert mine.take(partition, image(), 0.0) == Role(RoleStep.FETCH)
-    assert mine.take(partition, image(), 0.0) == Role(RoleStep.NOTHING)
-    assert mine.take(partition, image(leader_epoch=6), 0.0) == Role(RoleStep.FETCH, True)
+    assert mine.assign_role(partition, image(), 0.0) == Role(RoleStep.FETCH)
+    assert mine.assign_role(partition, image(), 0.0) == Role(RoleStep.NOTHING)
+    assert mine.assign_role(partition, image(leader_epoch=6), 0.0) == Role(RoleStep.FETCH, True)
 
 
 @pytest.mark.parametrize("found", [image(leader=-1), image(replicas=(OTHER,)), None])
 def test_without_a_leader_or_a_place_nothing_is_fetched(found):
     mine, partition = roles(), follower()
-    mine.take(partition, image(), 0.0)
-    assert mine.take(partition, found, 0.0) == Role(RoleStep.NOTHING, True)
-    assert mine.take(partition, found, 0.0) == Role(RoleStep.NOTHING)
+    mine.assign_role(partition, image(), 0.0)
+    assert mine.assign_role(partition, found, 0.0) == Role(RoleStep.NOTHING, True)
+    assert mine.assign_role(partition, found, 0.0) == Role(RoleStep.NOTHING)
     assert partition.replicas is None
 
 
@@ -69,37 +69,37 @@ def test_a_damaged_follower_fetches_nothing():
 
 def test_a_leader_begins_its_epoch_once():
     mine, partition = roles(), with_followers()
-    assert mine.take(partition, image(leader=HERE), 0.0) == Role(RoleStep.LEAD)
+    assert mine.assign_role(partition, image(leader=HERE), 0.0) == Role(RoleStep.LEAD)
     newer = image(leader=HERE, leader_epoch=6)
-    assert mine.take(partition, newer, 0.0) == Role(RoleStep.LEAD, False, True)
+    assert mine.assign_role(partition, newer, 0.0) == Role(RoleStep.LEAD, False, True)
 
 
 def test_who_becomes_leader_leaves_the_fetcher():
     mine, partition = roles(), follower()
-    mine.take(partition, image(), 0.0)
+    mine.assign_role(partition, image(), 0.0)
     partition.leadership = Leadership(HERE, 6, True, 3, 3)
     found = image(leader=HERE, leader_epoch=6)
-    assert mine.take(partition, found, 0.0) == Role(RoleStep.LEAD, True, True)
+    assert mine.assign_role(partition, found, 0.0) == Role(RoleStep.LEAD, True, True)
 
 
 def test_a_leader_without_followers_commits_by_itself():
     mine, partition = roles(), with_followers()
     alone = image(leader=HERE, replicas=(HERE,), isr=(HERE,))
-    assert mine.take(partition, alone, 0.0) == Role(RoleStep.COMMIT)
+    assert mine.assign_role(partition, alone, 0.0) == Role(RoleStep.COMMIT)
     assert partition.replicas is None
 
 
 def test_a_stray_is_deleted_after_a_while():
     mine, partition = roles(), follower()
     gone = image(replicas=(OTHER, THIRD))
-    mine.take(partition, gone, 10.0)
-    mine.take(partition, gone, 14.0)
+    mine.assign_role(partition, gone, 10.0)
+    mine.assign_role(partition, gone, 14.0)
     assert mine.strays(14.9, 5.0) == []
     assert mine.strays(15.0, 5.0) == [partition]
-    mine.take(partition, image(), 15.0)
+    mine.assign_role(partition, image(), 15.0)
     assert mine.strays(99.0, 5.0) == []
-    mine.take(partition, gone, 10.0)
-    mine.take(partition, None, 10.0)
+    mine.assign_role(partition, gone, 10.0)
+    mine.assign_role(partition, None, 10.0)
     assert mine.strays(99.0, 5.0) == []
 
 
@@ -111,7 +111,7 @@ def test_replicas_that_the_image_names_are_made():
         "c": Topic((image(),)),
     }
     made = list(missing_replicas(old, new, HERE))
-    assert made == [PartitionName("b", 0), PartitionName("c", 0)]
+    assert made == [Partition("b", 0), Partition("c", 0)]
 
 
 # Damage.
@@ -125,14 +125,14 @@ def test_a_damaged_leader_proposes_once_for_each_image():
     again = mine.after_damage(partition, found, 8)
     assert (again.isr, again.was_refused) == ([OTHER, THIRD], True)
     partition.leadership = Leadership(OTHER, 6, False, 3, 3)
-    mine.take(partition, image(leader_epoch=6), 0.0)
+    mine.assign_role(partition, image(leader_epoch=6), 0.0)
     partition.lead(HERE, 7, ALL, ALL, 1, 0.0)
     assert not mine.after_damage(partition, image(leader=HERE, leader_epoch=7), 9).was_refused
 
 
 def test_a_damaged_follower_stops_before_it_copies_again():
     mine, partition = roles(), follower()
-    mine.take(partition, image(), 0.0)
+    mine.assign_role(partition, image(), 0.0)
     assert mine.after_damage(partition, image(), 7) == DamageRole(leaves_fetcher=True)
     out = image(isr=(OTHER, THIRD))
     assert mine.after_damage(partition, out, 8) == DamageRole(copies_again=True)
@@ -158,8 +158,8 @@ def test_high_watermarks_of_replicated_folders_are_kept():
         with_followers(),
     )
     for each in (leads, follows, alone):
-        each.state.exists_on_disk = True
-    mine.take(follows, image(), 0.0)
+        each.log.exists_on_disk = True
+    mine.assign_role(follows, image(), 0.0)
     leads.high_watermark = 3
     assert mine.high_watermarks([leads, alone, empty]) == {ORDERS: 3}
     assert mine.high_watermarks([follows]) == {ORDERS: 0}
@@ -172,7 +172,7 @@ def test_metrics_count_what_is_led_here():
     partition.replicas.followers[OTHER].end_offset = 3
     short = partition_of()
     short.leadership = Leadership(HERE, 5, True, 1, 3)
-    short.state.config = short.state.config.__class__(min_insync_replicas=2)
+    short.log.config = short.log.config.__class__(min_insync_replicas=2)
     found = metrics_of([partition, short, follower()], NOW, 1000)
     lag = {("orders", 0, OTHER): 1, ("orders", 0, THIRD): 4}
     assert found == ReplicationMetrics(2, 1, 0, lag)

@@ -11,7 +11,7 @@ from oncelog_storage.core.batch_walk import (
     find,
     first_not_older,
     scan,
-    take,
+    whole_batches,
 )
 from oncelog_storage.core.replay import CUT_BATCH, CUT_HEADER, whole_batch_at
 
@@ -63,31 +63,31 @@ def test_find_goes_on_in_the_next_chunk(monkeypatch):
 
 
 def test_take_ends_below_the_bound_and_at_whole_batches():
-    assert walked(take(STRETCH, 0, 100, 116, 1 << 20), DATA) == (DATA, 116)
-    assert walked(take(STRETCH, 0, 100, 115, 1 << 20), DATA) == (DATA[:THIRD], 115)
-    assert walked(take(STRETCH, 0, 100, 116, SECOND + 10), DATA) == (BATCHES[0], 110)
+    assert walked(whole_batches(STRETCH, 0, 100, 116, 1 << 20), DATA) == (DATA, 116)
+    assert walked(whole_batches(STRETCH, 0, 100, 115, 1 << 20), DATA) == (DATA[:THIRD], 115)
+    assert walked(whole_batches(STRETCH, 0, 100, 116, SECOND + 10), DATA) == (BATCHES[0], 110)
 
 
 def test_take_gives_one_batch_however_large():
-    assert walked(take(STRETCH, 0, 100, 116, 1), DATA) == (BATCHES[0], 110)
+    assert walked(whole_batches(STRETCH, 0, 100, 116, 1), DATA) == (BATCHES[0], 110)
 
 
 def test_take_gives_nothing_above_the_bound():
     compacted = moved(BATCHES[1], 150)
     stretch = Stretch(100, len(compacted), -1)
-    assert walked(take(stretch, 0, 100, 120, 1000), compacted) == (b"", -1)
+    assert walked(whole_batches(stretch, 0, 100, 120, 1000), compacted) == (b"", -1)
 
 
 def test_take_refuses_a_batch_that_fails_its_crc():
     rotten = DATA[: SECOND + 80] + b"?" + DATA[SECOND + 81 :]
     with pytest.raises(BrokenBatch, match="fails its CRC-32C") as broken:
-        walked(take(STRETCH, 0, 100, 116, 1 << 20), rotten)
+        walked(whole_batches(STRETCH, 0, 100, 116, 1 << 20), rotten)
     assert broken.value.position == SECOND
 
 
 def test_take_refuses_a_file_that_ends_early():
     with pytest.raises(BrokenBatch, match=CUT_HEADER):
-        walked(take(STRETCH, 0, 100, 116, 1 << 20), DATA[:30])
+        walked(whole_batches(STRETCH, 0, 100, 116, 1 << 20), DATA[:30])
 
 
 def test_scan_names_every_batch(monkeypatch):

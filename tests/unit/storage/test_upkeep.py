@@ -22,7 +22,7 @@ from tests.unit.storage.partitions import (
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode
-from oncelog.ids import Partition as PartitionName
+from oncelog.ids import Partition
 from oncelog_storage.core.checkpoint_files import encode_topic_id
 from oncelog_storage.core.hosting import (
     Change,
@@ -55,7 +55,7 @@ from oncelog_storage.core.upkeep import (
     to_checkpoint,
 )
 
-GROUP = PartitionName("__consumer_offsets", 3)
+GROUP = Partition("__consumer_offsets", 3)
 
 
 # Checkpoints.
@@ -69,7 +69,7 @@ def test_a_checkpoint_counts_for_the_log_it_was_taken_of():
     assert (taken.is_true, taken.counts) == (True, False)
     partition.offline, partition.is_truncating = None, True
     assert not taken.counts
-    partition.is_truncating, partition.state.truncation_count = False, 1
+    partition.is_truncating, partition.log.truncation_count = False, 1
     assert not taken.is_true
 
 
@@ -85,7 +85,7 @@ def test_what_is_dirty_and_sound_is_checkpointed():
         append(each, header())
     damaged.offline = "damaged"
     assert to_checkpoint([clean, dirty, damaged]) == [dirty]
-    dirty.state.advance_log_start(1)
+    dirty.log.advance_log_start(1)
     assert not_yet_safe([clean, dirty]) == [dirty]
 
 
@@ -94,7 +94,7 @@ def test_what_is_dirty_and_sound_is_checkpointed():
 
 def test_a_sync_makes_safe_what_was_there_when_it_began():
     partition = partition_of()
-    log = partition.state
+    log = partition.log
     append(partition, header(count=3))
     log.unflushed_records, log.names_made = 3, 2
     sync = Sync.begin(log)
@@ -110,7 +110,7 @@ def test_a_sync_makes_safe_what_was_there_when_it_began():
 
 def test_without_another_sync_to_come_all_that_is_written_counts():
     partition = partition_of()
-    sync = Sync.begin(partition.state)
+    sync = Sync.begin(partition.log)
     append(partition, header(count=2))
     assert sync.ended(partition, is_wanted_again=False) == 2
 
@@ -118,29 +118,29 @@ def test_without_another_sync_to_come_all_that_is_written_counts():
 def test_a_sync_of_a_log_that_was_cut_counts_for_nothing():
     partition = partition_of()
     append(partition, header(count=3))
-    sync = Sync.begin(partition.state)
-    partition.state.truncation_count += 1
+    sync = Sync.begin(partition.log)
+    partition.log.truncation_count += 1
     assert sync.ended(partition, is_wanted_again=False) is None
-    assert partition.state.flushed_offset == 0
+    assert partition.log.flushed_offset == 0
 
 
 def test_files_go_when_their_delay_is_over():
     removals = Removals()
     removals.add(["a", "b"], 10)
     removals.add(["c"], 11)
-    assert removals.take(9) == []
-    assert removals.take(10) == ["a", "b"]
-    assert removals.take(99) == ["c"]
-    assert removals.take(99) == []
+    assert removals.pop_due(9) == []
+    assert removals.pop_due(10) == ["a", "b"]
+    assert removals.pop_due(99) == ["c"]
+    assert removals.pop_due(99) == []
 
 
 def test_a_file_that_is_due_while_others_go_waits_its_turn():
     removals = Removals()
     removals.add(["a"], 10)
-    assert removals.take(10) == ["a"]
+    assert removals.pop_due(10) == ["a"]
     removals.add(["b"], 10)
     removals.add(["a"], 10)
-    assert removals.take(10) == ["b", "a"], "one is new, the other could not be removed"
+    assert removals.pop_due(10) == ["b", "a"], "one is new, the other could not be removed"
 
 
 # Markers.

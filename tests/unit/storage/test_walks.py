@@ -2,7 +2,7 @@
 
 import pytest
 
-from oncelog_storage.core.walks import answered
+from oncelog_storage.core.walks import run_walk
 
 
 def walk():
@@ -23,15 +23,15 @@ def refusal(error):
 
 
 def test_a_walk_is_sent_what_it_needs():
-    assert answered(walk(), lambda need: need * 10) == [10, 20]
+    assert run_walk(walk(), lambda need: need * 10) == [10, 20]
 
 
 def test_an_error_that_is_the_walks_reaches_it():
     error = ValueError()
-    assert answered(walk(), refusal(error), (ValueError,)) == [error, error]
+    assert run_walk(walk(), refusal(error), (ValueError,)) == [error, error]
 
 
 @pytest.mark.parametrize("thrown", [(), (ValueError,)])
 def test_another_error_ends_the_walk(thrown):
     with pytest.raises(KeyError):
-        answered(walk(), refusal(KeyError()), thrown)
+        run_walk(walk(), refusal(KeyError()), thrown)

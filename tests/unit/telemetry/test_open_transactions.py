@@ -13,7 +13,9 @@ def taken(history):
     """Each event as it comes from another process."""
 
     def tell(kind, **fields):
-        history.take({"kind": kind, "time_ms": 1_000, "role": "coordinator", "node": 1, **fields})
+        history.add_event(
+            {"kind": kind, "time_ms": 1_000, "role": "coordinator", "node": 1, **fields}
+        )
 
     return tell
 
@@ -93,7 +95,7 @@ def test_what_is_kept_is_bounded():
     kept = OpenTransactions(ids_max=2)
     for name in ("a", "b", "c"):
         change_event = {"transactional_id": name, "state": "Ongoing", "kind": "transaction"}
-        events.take(change_event)
+        events.add_event(change_event)
         (event,) = events.newest(1)
         kept.forget(event.kind, event.fields, event)
     assert [bool(kept.of_transaction(name)) for name in ("a", "b", "c")] == [False, True, True]

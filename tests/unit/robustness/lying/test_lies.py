@@ -141,7 +141,7 @@ def test_a_dropped_batch_is_gone_for_every_reader():
     lie._dropped[Spot("t", 0, 1)] = None
     records = batch(0, "a") + batch(1, "b") + batch(2, "c")
     for _ in range(2):
-        response = lie.answered(Exchange(FETCH, 12, None), fetched(records))
+        response = lie.forged_response(Exchange(FETCH, 12, None), fetched(records))
         assert values_of(shown(response).records) == [(0, "a"), (2, "c")]
 
 
@@ -149,11 +149,13 @@ def test_swapped_batches_stay_swapped():
     lie = ReorderBatches(1)
     for first in itertools.count(0, 2):
         records = batch(first, "a") + batch(first + 1, "b", sequence=1)
-        response = lie.answered(Exchange(FETCH, 12, None), fetched(records))
+        response = lie.forged_response(Exchange(FETCH, 12, None), fetched(records))
         if lie.told:
             break
     assert values_of(shown(response).records) == [(first, "b"), (first + 1, "a")]
-    again = lie.answered(Exchange(FETCH, 12, None), fetched(batch(first + 1, "b", sequence=1)))
+    again = lie.forged_response(
+        Exchange(FETCH, 12, None), fetched(batch(first + 1, "b", sequence=1))
+    )
     assert values_of(shown(again).records) == [(first + 1, "a")]
 
 
@@ -161,7 +163,7 @@ def test_batches_of_two_producers_are_not_swapped():
     lie = ReorderBatches(1)
     for first in range(0, 100, 2):
         records = batch(first, "a") + batch(first + 1, "b", producer_id=8)
-        lie.answered(Exchange(FETCH, 12, None), fetched(records))
+        lie.forged_response(Exchange(FETCH, 12, None), fetched(records))
     assert lie.told == []
 
 
@@ -170,12 +172,12 @@ def test_an_aborted_transaction_that_is_shown_stays_shown():
     missing = []
     for offset in range(40):
         before = len(lie.told)
-        response = lie.answered(Exchange(FETCH, 12, None), fetched(b"", [(7, offset)]))
+        response = lie.forged_response(Exchange(FETCH, 12, None), fetched(b"", [(7, offset)]))
         assert len(shown(response).aborted_transactions) == (len(lie.told) == before)
         if len(lie.told) > before:
             missing.append(offset)
     assert missing
-    again = lie.answered(Exchange(FETCH, 12, None), fetched(b"", [(7, missing[0])]))
+    again = lie.forged_response(Exchange(FETCH, 12, None), fetched(b"", [(7, missing[0])]))
     assert shown(again).aborted_transactions == ()
 
 
