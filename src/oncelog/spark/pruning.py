@@ -5,7 +5,7 @@ Filters arrive AND-ed, so each only narrows. Values of other types than a column
 
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from oncelog.ids import Partition
 
@@ -29,7 +29,7 @@ class Pruning:
             self.partitions is None or partition.partition in self.partitions
         )
 
-    def narrowed(self, column: str, operator: str, value: Any) -> "Pruning":
+    def narrowed(self, column: str, operator: str, value: object) -> "Pruning":
         """Return these bounds narrowed by a filter. A filter that says nothing about ranges changes nothing."""
         match column:
             case "topic":
@@ -43,16 +43,16 @@ class Pruning:
                 return replace(self, timestamp_ms=max(found, self.timestamp_ms or 0, 0))
         return self
 
-    def _narrowed_topics(self, operator: str, value: Any) -> "Pruning":
+    def _narrowed_topics(self, operator: str, value: object) -> "Pruning":
         if operator not in ("==", "in"):
             return self
-        names = frozenset([value] if operator == "==" else value)
+        names = frozenset(one for one in _values(operator, value) if isinstance(one, str))
         return replace(self, topics=names if self.topics is None else names & self.topics)
 
-    def _narrowed_partitions(self, operator: str, value: Any) -> "Pruning":
+    def _narrowed_partitions(self, operator: str, value: object) -> "Pruning":
         if operator not in ("==", "in"):
             return self
-        numbers = frozenset([value] if operator == "==" else value)
+        numbers = frozenset(one for one in _values(operator, value) if isinstance(one, int))
         kept = numbers if self.partitions is None else numbers & self.partitions
         return replace(self, partitions=kept)
 
@@ -67,3 +67,7 @@ class Pruning:
         return replace(
             self, offset_min=max(self.offset_min, low), offset_end=min(self.offset_end, high)
         )
+
+
+def _values(operator: str, value: object) -> tuple[object, ...]:
+    return value if operator == "in" and isinstance(value, tuple) else (value,)
