@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version as installed_version
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
+from typing import Final, NamedTuple, Self, TypeVar
 
-from oncelog.client.connection import Connection, Deadline
+from oncelog.client.connection import Connection, Deadline, PrivateRequest
 from oncelog.client.core.addresses import Address
 from oncelog.client.core.log_places import READ_COMMITTED
 from oncelog.client.core.login import ClientLogin
@@ -31,9 +31,6 @@ from oncelog.protocol.any_version import AnyMessage
 from oncelog.protocol.messages import Schema, schema_of
 from oncelog.protocol.private_api import CLIENT_SOFTWARE_NAME, KEY_OF_METHOD
 from oncelog.wording import counted
-
-if TYPE_CHECKING:
-    from google.protobuf.message import Message
 
 SPOKEN: Final[Mapping[int, int]] = {
     versions.PRODUCE: 12,
@@ -267,7 +264,7 @@ class Cluster:
         connection = self.retrying(self._any_connection)
         return self._brokers[connection.address].features.get(name, 0)
 
-    def private_call(self, method: str, request: "Message") -> AnyMessage:
+    def private_call(self, method: str, request: PrivateRequest) -> AnyMessage:
         """Make a sink call (`oncelog.protocol.private_api`), and repeat it while its error code is retriable.
 
         Raises OncelogError when the broker is not oncelog, and KafkaError for codes that are final.
@@ -428,7 +425,7 @@ class Cluster:
     def _metadata_request(self, topics: Sequence[str] | None) -> tuple[int, object]:
         """Return the Metadata request for these topics; None asks for all topics."""
         types = schema_of(versions.METADATA, SPOKEN[versions.METADATA]).request_types
-        request = types.MetadataRequest(
+        return versions.METADATA, types.MetadataRequest(
             topics=None
             if topics is None
             else tuple(types.MetadataRequestTopic(name=topic) for topic in topics),
@@ -436,7 +433,6 @@ class Cluster:
             include_cluster_authorized_operations=False,
             include_topic_authorized_operations=False,
         )
-        return versions.METADATA, request
 
     def _take(self, response: AnyMessage) -> None:
         leaders = dict(self._topology.leaders)

@@ -10,7 +10,9 @@ import time
 from collections import deque
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
+
+from google.protobuf.message import Message
 
 from oncelog.client.core.addresses import Address
 from oncelog.client.core.login import ClientLogin
@@ -28,8 +30,8 @@ from oncelog.protocol.messages import Schema
 from oncelog.protocol.private_api import KEY_OF_METHOD, PRIVATE_VERSION, read_private_response
 from oncelog.protocol.versions import API_VERSIONS
 
-if TYPE_CHECKING:
-    from google.protobuf.message import Message
+PrivateRequest = Message
+"""A request of `oncelog.protocol.private_api`."""
 
 RESPONSE_BYTES_MAX: Final = 256 * 1024 * 1024
 """The longest answer that is read, in bytes.
@@ -140,7 +142,7 @@ class Connection:
         self.send(schema, request, deadline)
         return self.receive(deadline)
 
-    def call_private(self, method: str, request: "Message", deadline: Deadline) -> AnyMessage:
+    def call_private(self, method: str, request: PrivateRequest, deadline: Deadline) -> AnyMessage:
         """Make a call of `oncelog.protocol.private_api` and return its answer. Raises as `call` does."""
         assert not self._waiting, "answers are in order: receive what was sent before"
         self._log_in_again(deadline)

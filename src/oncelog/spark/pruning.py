@@ -3,6 +3,7 @@
 Filters arrive AND-ed, so each only narrows. Values of other types than a column's are left to Spark.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -16,8 +17,8 @@ OFFSET_END: Final = 2**63 - 1
 class Pruning:
     """Bounds that every matching record keeps. None: no bound."""
 
-    topics: frozenset[str] | None = None
-    partitions: frozenset[int] | None = None
+    topics: frozenset[object] | None = None
+    partitions: frozenset[object] | None = None
     offset_min: int = 0
     offset_end: int = OFFSET_END
     timestamp_ms: int | None = None
@@ -44,15 +45,15 @@ class Pruning:
         return self
 
     def _narrowed_topics(self, operator: str, value: object) -> "Pruning":
-        if operator not in ("==", "in"):
+        names = _values(operator, value)
+        if names is None:
             return self
-        names = frozenset(one for one in _values(operator, value) if isinstance(one, str))
         return replace(self, topics=names if self.topics is None else names & self.topics)
 
     def _narrowed_partitions(self, operator: str, value: object) -> "Pruning":
-        if operator not in ("==", "in"):
+        numbers = _values(operator, value)
+        if numbers is None:
             return self
-        numbers = frozenset(one for one in _values(operator, value) if isinstance(one, int))
         kept = numbers if self.partitions is None else numbers & self.partitions
         return replace(self, partitions=kept)
 
@@ -69,5 +70,8 @@ class Pruning:
         )
 
 
-def _values(operator: str, value: object) -> tuple[object, ...]:
-    return value if operator == "in" and isinstance(value, tuple) else (value,)
+def _values(operator: str, value: object) -> frozenset[object] | None:
+    """Return the values that can match; None: the filter names none."""
+    if operator == "==":
+        return frozenset((value,))
+    return frozenset(value) if operator == "in" and isinstance(value, Iterable) else None
