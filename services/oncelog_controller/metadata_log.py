@@ -17,7 +17,7 @@ from oncelog.errors import ErrorCode, OncelogError
 from oncelog.journal import AppendFailed
 from oncelog.machine import Send
 from oncelog.runtime import Clock, Driver, DriverStopped
-from oncelog_controller.core.events import MetadataEvent
+from oncelog_controller.core.events import Committed, MetadataEvent
 from oncelog_controller.core.history import not_in_this_journal
 from oncelog_controller.core.image import ClusterImage
 from oncelog_controller.core.machine import MetadataMachine
@@ -159,6 +159,7 @@ class MetadataLog:
         self._journal = journal
 
     def _publish(self, send: Send) -> None:
+        assert isinstance(send.message, Committed), send
         self._watchers.add_committed(send.message)
 
     def _count(self, label: str) -> None:

@@ -153,7 +153,8 @@ class MarkerClient:
     def send(self, effect: Send) -> None:
         """Start the delivery that the machine's `Send` effect asks for. This returns at once."""
         assert effect.destination == MARKER_SENDER, effect
-        wanted: MarkersWanted = effect.message
+        wanted = effect.message
+        assert isinstance(wanted, MarkersWanted), effect
         missing = self._missing.get(wanted.decision_key)
         if missing is not None:
             wanted = replace(wanted, markers=missing)

@@ -10,7 +10,6 @@ from oncelog.process.role_metrics import RoleMetric
 from oncelog.process.role_program import KafkaAddress, RoleProgram
 from oncelog.rpc.node import Node
 from oncelog.rpc.node_settings import EVERY_HOST, NodeSettings
-from oncelog.rpc.role import Role
 from oncelog_listener import advertised
 from oncelog_listener.core.endpoints import EXTERNAL, Endpoint
 from oncelog_listener.settings import ListenerSettings
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from oncelog_listener.role import ListenerRole
 
 
-def _build(settings: ListenerSettings, node: Node) -> Role:
+def _build(settings: ListenerSettings, node: Node) -> "ListenerRole":
     # Imported late: `--help` and a wrong flag need none of it.
     from oncelog_listener.wiring import build_listener
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, TypedDict
 
 from oncelog.errors import OncelogError
 from oncelog.faults import Faults
@@ -112,9 +112,16 @@ def _is_ours(name: str) -> bool:
     return name.upper().startswith("ONCELOG_")
 
 
+class _Addresses(TypedDict):
+    """What we read of the file that says the log is ready."""
+
+    bootstrap: str
+    gateway: str
+
+
 def _await_ready(
     process: "subprocess.Popen[bytes]", ready: Path, log: Path, timeout_s: float
-) -> dict[str, Any]:
+) -> _Addresses:
     deadline = time.monotonic() + timeout_s
     while not ready.exists():
         ended = process.poll()
@@ -127,7 +134,7 @@ def _await_ready(
             said = log.read_text(errors="replace")[-_LOG_CHARS_MAX:].strip()
             raise OncelogError(f"oncelog {what}: {said}")
         time.sleep(_POLL_S)
-    found: dict[str, Any] = json.loads(ready.read_text())
+    found: _Addresses = json.loads(ready.read_text())
     return found
 
 

@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from oncelog.errors import OncelogError
 
@@ -35,7 +35,7 @@ class Fault:
     @property
     def met(self) -> int:
         """The number of requests or writes that have met the fault so far; 0 for a fault that acts at once."""
-        return int(self._channel.ask("met", number=self._number))
+        return self._channel.ask_number("met", number=self._number)
 
     def wait_until_met(self, timeout_s: float = MET_TIMEOUT_S) -> None:
         """Return when a request or write has met the fault. Raises OncelogError after `timeout_s`."""
@@ -133,7 +133,7 @@ class Faults:
         shown = ", ".join(
             f"{name}={value!r}" for name, value in arguments.items() if value is not None
         )
-        return Fault(self._channel, int(self._channel.ask(call, **arguments)), f"{call}({shown})")
+        return Fault(self._channel, self._channel.ask_number(call, **arguments), f"{call}({shown})")
 
 
 class _Channel:
@@ -145,7 +145,8 @@ class _Channel:
         self._lines = channel.makefile("rb")
         self._lock = threading.Lock()
 
-    def ask(self, call: str, **arguments: object) -> Any:
+    def ask(self, call: str, **arguments: object) -> object:
+        """Return the answer. Raises OncelogError for a refusal, and where none comes."""
         with self._lock:
             try:
                 self._socket.sendall(
@@ -162,6 +163,11 @@ class _Channel:
         if "refused" in answer:
             raise OncelogError(answer["refused"])
         return answer["answer"]
+
+    def ask_number(self, call: str, **arguments: object) -> int:
+        answer = self.ask(call, **arguments)
+        assert isinstance(answer, int), (call, answer)
+        return answer
 
 
 def _name(transactional_id: str) -> str:

@@ -9,7 +9,7 @@ There is no undo. When an append fails, the driver drops the machine and replays
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Never, Protocol, TypeVar
+from typing import Any, Generic, Never, Protocol, TypeAlias, TypeVar
 
 from oncelog.ids import Millis, Offset
 
@@ -18,13 +18,16 @@ RecordT = TypeVar("RecordT")
 RecordIn = TypeVar("RecordIn")
 RecordOut = TypeVar("RecordOut", covariant=True)
 
+Answer: TypeAlias = Any
+"""The answer to a request: each request of each machine has a type of its own, which who asks knows."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:
     """The answer to the request that the event carried."""
 
     request_id: int
-    answer: Any
+    answer: Answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class Send:
     """A message for another role. A crash may lose it; `resume` derives it again from replayed state."""
 
     destination: str
-    message: Any
+    message: object
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ class SetTimer:
 
     name: str
     after_ms: Millis
-    event: Any
+    event: object
     jitter_ms: Millis = Millis(0)
 
 
@@ -80,7 +83,7 @@ class Request(Protocol):
     def request_id(self) -> int: ...
 
 
-def answered(event: Request, answer: Any, label: str) -> Decision[Never]:
+def answered(event: Request, answer: Answer, label: str) -> Decision[Never]:
     """Return a decision that changes nothing, and gives this answer to the event's request."""
     return Decision((), (Reply(event.request_id, answer),), label)
 

@@ -4,7 +4,7 @@ They are Kafka's stored formats, so they are read here as any reader of the topi
 it needs for its own state. Bytes of members and what we do not know are left as they are.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
@@ -91,7 +91,7 @@ def _named_state(number: int) -> str:
     return _STATES[number] if 0 <= number < len(_STATES) else f"state {number}"
 
 
-def _by_topic(found: list[tuple[str, tuple[int, ...]]]) -> list[str]:
+def _by_topic(found: Iterable[tuple[str, Sequence[int]]]) -> list[str]:
     return [f"{topic}-{number}" for topic, numbers in found for number in numbers]
 
 

@@ -11,7 +11,7 @@ sink.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from oncelog.client.admin import EARLIEST, LATEST, Admin
@@ -147,7 +147,7 @@ _ELSEWHERE: Final = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in _ELSEWHERE:

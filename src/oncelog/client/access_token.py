@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import quote_plus, unquote, urlencode, urlsplit
 
 from oncelog.client.core.login import ClientLogin
@@ -26,7 +26,7 @@ UNKNOWN_LIFETIME_S: Final = 300.0
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """Follows no redirect: the request carries a secret, and goes to the address that was given or nowhere."""
 
-    def redirect_request(self, *_: Any) -> None:
+    def redirect_request(self, *_: object) -> None:
         return None
 
 
@@ -96,7 +96,7 @@ def _of_provider(login: ClientLogin) -> tuple[str, float | None]:
     )
     try:
         with _opener.open(request, timeout=TIMEOUT_S) as answer:
-            found: Any = json.loads(answer.read(ANSWER_BYTES_MAX))
+            found: object = json.loads(answer.read(ANSWER_BYTES_MAX))
     except urllib.error.HTTPError as error:
         with error:
             raise OncelogError(
@@ -105,8 +105,9 @@ def _of_provider(login: ClientLogin) -> tuple[str, float | None]:
     except (OSError, ValueError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise OncelogError(f"no token from {place}: {reason}") from error
-    token = found.get("access_token") if isinstance(found, dict) else None
+    fields = found if isinstance(found, dict) else {}
+    token = fields.get("access_token")
     if not isinstance(token, str) or not token:
         raise OncelogError(f"the answer of {place} has no access_token")
-    lifetime_s = found.get("expires_in")
+    lifetime_s = fields.get("expires_in")
     return token, float(lifetime_s) if isinstance(lifetime_s, int | float) else None

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version as installed_version
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self, TypeVar
+from typing import Final, NamedTuple, Self, TypeVar
 
-from oncelog.client.connection import Connection, Deadline
+from oncelog.client.connection import Connection, Deadline, PrivateRequest
 from oncelog.client.core.addresses import Address
 from oncelog.client.core.log_places import READ_COMMITTED
 from oncelog.client.core.login import ClientLogin
@@ -27,6 +27,7 @@ from oncelog.client.network.consumer_messages import commit_codes, offset_commit
 from oncelog.errors import ErrorCode, KafkaError, OncelogError, error_code_of
 from oncelog.ids import NodeId, Partition
 from oncelog.protocol import versions
+from oncelog.protocol.any_version import AnyMessage
 from oncelog.protocol.messages import Schema, schema_of
 from oncelog.protocol.private_api import CLIENT_SOFTWARE_NAME, KEY_OF_METHOD
 from oncelog.wording import counted
@@ -239,11 +240,11 @@ class Cluster:
 
         self.retrying(attempt, timeout_ms)
 
-    def ask(self, api_key: int, request: Any) -> Any:
+    def ask(self, api_key: int, request: object) -> AnyMessage:
         """Ask any broker once. Raises KafkaError if no answer comes; the effect is then unknown."""
         return self._call_any((api_key, request))
 
-    def ask_coordinator(self, key_type: int, key: str, api_key: int, request: Any) -> Any:
+    def ask_coordinator(self, key_type: int, key: str, api_key: int, request: object) -> AnyMessage:
         """Return the answer of the coordinator of a GROUP or a TRANSACTION; as `ask`."""
         types = schema_of(versions.FIND_COORDINATOR, SPOKEN[versions.FIND_COORDINATOR])
         find = types.request_types.FindCoordinatorRequest(key=key, key_type=key_type)
@@ -263,13 +264,13 @@ class Cluster:
         connection = self.retrying(self._any_connection)
         return self._brokers[connection.address].features.get(name, 0)
 
-    def private_call(self, method: str, request: Any) -> Any:
+    def private_call(self, method: str, request: PrivateRequest) -> AnyMessage:
         """Make a sink call (`oncelog.protocol.private_api`), and repeat it while its error code is retriable.
 
         Raises OncelogError when the broker is not oncelog, and KafkaError for codes that are final.
         """
 
-        def attempt() -> Any:
+        def attempt() -> AnyMessage:
             connection = self._any_connection()
             if KEY_OF_METHOD[method] not in self._brokers[connection.address].versions:
                 raise OncelogError(
@@ -371,7 +372,7 @@ class Cluster:
 
     # ---------------------------------------------------------------------------------------------- inside
 
-    def _call(self, address: Address, api_key: int, request: Any) -> Any:
+    def _call(self, address: Address, api_key: int, request: object) -> AnyMessage:
         connection = self._connection(address)
         schema = self.schema(address, api_key)
         try:
@@ -380,7 +381,7 @@ class Cluster:
             self._drop(connection)
             raise
 
-    def _call_any(self, api_key_and_request: tuple[int, Any]) -> Any:
+    def _call_any(self, api_key_and_request: tuple[int, object]) -> AnyMessage:
         api_key, request = api_key_and_request
         return self._call(self._any_connection().address, api_key, request)
 
@@ -421,10 +422,10 @@ class Cluster:
         self._connections.pop(connection.address, None)
         self._brokers.pop(connection.address, None)
 
-    def _metadata_request(self, topics: Sequence[str] | None) -> tuple[int, Any]:
+    def _metadata_request(self, topics: Sequence[str] | None) -> tuple[int, object]:
         """Return the Metadata request for these topics; None asks for all topics."""
         types = schema_of(versions.METADATA, SPOKEN[versions.METADATA]).request_types
-        request = types.MetadataRequest(
+        return versions.METADATA, types.MetadataRequest(
             topics=None
             if topics is None
             else tuple(types.MetadataRequestTopic(name=topic) for topic in topics),
@@ -432,9 +433,8 @@ class Cluster:
             include_cluster_authorized_operations=False,
             include_topic_authorized_operations=False,
         )
-        return versions.METADATA, request
 
-    def _take(self, response: Any) -> None:
+    def _take(self, response: AnyMessage) -> None:
         leaders = dict(self._topology.leaders)
         counts = dict(self._topology.partition_counts)
         for topic in response.topics:
@@ -477,9 +477,9 @@ def _negotiate(connection: Connection, deadline: Deadline) -> _Broker:
     )
 
 
-def _list_offsets_request(timestamps: Mapping[Partition, int], isolation_level: int) -> Any:
+def _list_offsets_request(timestamps: Mapping[Partition, int], isolation_level: int) -> object:
     types = schema_of(versions.LIST_OFFSETS, SPOKEN[versions.LIST_OFFSETS]).request_types
-    topics: dict[str, list[Any]] = {}
+    topics: dict[str, list[object]] = {}
     for partition, timestamp in timestamps.items():
         topics.setdefault(partition.topic, []).append(
             types.ListOffsetsPartition(partition_index=partition.partition, timestamp=timestamp)
@@ -494,7 +494,7 @@ def _list_offsets_request(timestamps: Mapping[Partition, int], isolation_level: 
     )
 
 
-def _by_partition(topics: Iterable[Any]) -> Iterable[tuple[Partition, Any]]:
+def _by_partition(topics: Iterable[AnyMessage]) -> Iterable[tuple[Partition, AnyMessage]]:
     for topic in topics:
         for answer in topic.partitions:
             yield Partition(topic.name, answer.partition_index), answer

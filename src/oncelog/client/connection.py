@@ -10,12 +10,15 @@ import time
 from collections import deque
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
+
+from google.protobuf.message import Message
 
 from oncelog.client.core.addresses import Address
 from oncelog.client.core.login import ClientLogin
 from oncelog.client.login import login_exchange, with_tls
 from oncelog.errors import ErrorCode, KafkaError, OncelogError
+from oncelog.protocol.any_version import AnyMessage
 from oncelog.protocol.frames import (
     LENGTH_BYTES,
     FrameError,
@@ -26,6 +29,9 @@ from oncelog.protocol.frames import (
 from oncelog.protocol.messages import Schema
 from oncelog.protocol.private_api import KEY_OF_METHOD, PRIVATE_VERSION, read_private_response
 from oncelog.protocol.versions import API_VERSIONS
+
+PrivateRequest = Message
+"""A request of `oncelog.protocol.private_api`."""
 
 RESPONSE_BYTES_MAX: Final = 256 * 1024 * 1024
 """The longest answer that is read, in bytes.
@@ -127,7 +133,7 @@ class Connection:
         """The number of requests that are sent and not yet answered."""
         return len(self._waiting)
 
-    def call(self, schema: Schema, request: Any, deadline: Deadline) -> Any:
+    def call(self, schema: Schema, request: object, deadline: Deadline) -> AnyMessage:
         """Send a request and wait for its answer.
 
         Raises KafkaError with NETWORK_EXCEPTION or REQUEST_TIMED_OUT; the request's effect is then unknown.
@@ -136,7 +142,7 @@ class Connection:
         self.send(schema, request, deadline)
         return self.receive(deadline)
 
-    def call_private(self, method: str, request: Any, deadline: Deadline) -> Any:
+    def call_private(self, method: str, request: PrivateRequest, deadline: Deadline) -> AnyMessage:
         """Make a call of `oncelog.protocol.private_api` and return its answer. Raises as `call` does."""
         assert not self._waiting, "answers are in order: receive what was sent before"
         self._log_in_again(deadline)
@@ -144,13 +150,13 @@ class Connection:
         self._transmit(framed([head, request.SerializeToString()]), method, deadline)
         return self.receive(deadline)
 
-    def send(self, schema: Schema, request: Any, deadline: Deadline) -> None:
+    def send(self, schema: Schema, request: object, deadline: Deadline) -> None:
         """Send without waiting; `receive` returns the answers in the order of sending. Raises as `call` does."""
         self._log_in_again(deadline)
         head = self._head(schema.api_key, schema.version, is_flexible=schema.request.__flexible__)
         self._transmit(framed([head, *schema.write_request(request)]), schema, deadline)
 
-    def receive(self, deadline: Deadline) -> Any:
+    def receive(self, deadline: Deadline) -> AnyMessage:
         """Return the answer to the oldest request that has none yet. Raises as `call` does."""
         waiting = self._waiting[0]
         frame = self._read_frame(deadline)
@@ -237,7 +243,7 @@ class Connection:
         return KafkaError(error_code, f"{self.address}: {reason}")
 
 
-def _decode(call: Schema | str, frame: memoryview) -> Any:
+def _decode(call: Schema | str, frame: memoryview) -> AnyMessage:
     if isinstance(call, str):
         return read_private_response(call, frame)
     has_tags = call.response.__flexible__ and call.api_key != API_VERSIONS

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Generator
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from oncelog.client.core.producer_batch import NO_OFFSET, NO_TIMESTAMP, ProducerBatch, Record
 from oncelog.client.errors import ClientError, IllegalStateError
@@ -153,7 +153,7 @@ class Delivery:
         for watcher in watchers or ():
             watcher()
 
-    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+    def __await__(self) -> Generator[object, None, RecordMetadata]:
         if not self.done():
             future = asyncio.get_running_loop().create_future()
             self.watch(lambda: None if future.done() else future.set_result(None))

@@ -13,12 +13,13 @@ import ssl
 from collections.abc import Generator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from oncelog.client.access_token import fetch_token
 from oncelog.client.core.login import OAUTHBEARER, PLAIN, ClientLogin
 from oncelog.errors import ErrorCode, OncelogError, error_code_of
 from oncelog.protocol import versions
+from oncelog.protocol.any_version import AnyMessage
 from oncelog.protocol.messages import Schema, schema_of
 from oncelog.security.oauth_bearer import OAuthBearerClient
 from oncelog.security.plain import PlainClient
@@ -30,7 +31,7 @@ _HANDSHAKE_VERSION: Final = 1
 _AUTHENTICATE_VERSION: Final = 1
 """SaslAuthenticate's first version that tells how long the session lasts (KIP-368)."""
 
-Exchange = Generator[tuple[Schema, Any], Any, timedelta | None]
+Exchange = Generator[tuple[Schema, object], AnyMessage, timedelta | None]
 
 
 def tls_context(login: ClientLogin) -> ssl.SSLContext:

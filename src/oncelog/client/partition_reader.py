@@ -12,10 +12,10 @@ that until it is there. Records behind it are read uncommitted and called undeci
 The next request leaves before the last answer is decoded, so broker and reader work at the same time.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final, Protocol
 
 from oncelog.client.cluster import SPOKEN, Cluster, NoSuchTopicError
 from oncelog.client.connection import Connection, Deadline
@@ -98,6 +98,28 @@ class _Runs:
         self.found[-1][1].append((at, header))
 
 
+class _Aborted(Protocol):
+    """A transaction that a fetch response names as aborted."""
+
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def first_offset(self) -> int: ...
+
+
+class _Answer(Protocol):
+    """The partition's part of a fetch response, in the version that the client speaks."""
+
+    @property
+    def records(self) -> bytes | None: ...
+    @property
+    def aborted_transactions(self) -> Sequence[_Aborted] | None: ...
+    @property
+    def high_watermark(self) -> int: ...
+    @property
+    def last_stable_offset(self) -> int: ...
+
+
 class _PartitionReader:
     def __init__(self, cluster: Cluster, plan: ReadPlan, warn: Callable[[str], None]) -> None:
         self._cluster = cluster
@@ -144,7 +166,7 @@ class _PartitionReader:
                 "such partition any more: its topic was deleted"
             )
 
-    def _next_answer(self) -> Any | None:
+    def _next_answer(self) -> _Answer | None:
         """Return the partition's part of a fetch response; None when the position was moved instead."""
         try:
             return self._cluster.retrying(self._fetch)
@@ -154,7 +176,7 @@ class _PartitionReader:
         self._skip_what_is_gone()
         return None
 
-    def _fetch(self) -> Any:
+    def _fetch(self) -> _Answer:
         """Make one attempt: send a request unless one is under way, and receive."""
         deadline = Deadline(self._cluster.settings.request_timeout_ms)
         try:
@@ -167,8 +189,9 @@ class _PartitionReader:
             code = error_code_of(response.error_code.value)
             if code is not ErrorCode.NONE:
                 raise KafkaError(code, f"fetch from {self._plan.partition}")
-            answer = response.responses[0].partitions[0]
-            self._cluster.check_partition(self._plan.partition, answer.error_code.value)
+            told = response.responses[0].partitions[0]
+            self._cluster.check_partition(self._plan.partition, told.error_code.value)
+            answer: _Answer = told
             return answer
         except KafkaError:
             self.close()
@@ -193,7 +216,7 @@ class _PartitionReader:
         )
         self._connection.send(schema, request, deadline)
 
-    def _take(self, answer: Any) -> Iterator[Columns]:
+    def _take(self, answer: _Answer) -> Iterator[Columns]:
         """Move the position, send the next request, then decode this answer."""
         records = answer.records or b""
         aborted = [
@@ -235,7 +258,7 @@ class _PartitionReader:
         except KafkaError:
             self.close()  # the next fetch connects again
 
-    def _no_progress(self, answer: Any, record_bytes: int) -> None:
+    def _no_progress(self, answer: _Answer, record_bytes: int) -> None:
         """Handle an answer without a whole batch.
 
         The batch may be above the size limit, the log may end here, or the leader may not have the batch yet.
@@ -254,11 +277,11 @@ class _PartitionReader:
         else:
             self._wait_for_end(self._readable_end(answer))
 
-    def _readable_end(self, answer: Any) -> int:
+    def _readable_end(self, answer: _Answer) -> int:
         """Return the offset where the partition ends at this reader's isolation level, by the answer to its fetch."""
         if self._isolation_level == READ_UNCOMMITTED and not self._tells_outcomes:
-            return int(answer.high_watermark)
-        return int(min(answer.last_stable_offset, answer.high_watermark))
+            return answer.high_watermark
+        return min(answer.last_stable_offset, answer.high_watermark)
 
     def _wait_for_end(self, readable_end: int) -> None:
         """Wait until the leader's log reaches the plan's end.

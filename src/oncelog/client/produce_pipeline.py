@@ -10,7 +10,7 @@ import struct
 import time
 from collections import deque
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 from crc32c import crc32c
 
@@ -172,7 +172,7 @@ class ProducePipeline:
             return
 
 
-def _produce_request(transactional_id: str, batch: ClosedBatch, timeout_ms: int) -> Any:
+def _produce_request(transactional_id: str, batch: ClosedBatch, timeout_ms: int) -> object:
     types = schema_of(versions.PRODUCE, SPOKEN[versions.PRODUCE]).request_types
     partition = types.PartitionProduceData(index=batch.partition.partition, records=batch.records)
     topic = types.TopicProduceData(name=batch.partition.topic, partition_data=(partition,))

@@ -8,7 +8,7 @@ import argparse
 from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings
@@ -113,7 +113,7 @@ def _help(kind: type[BaseSettings], name: str, field: FieldInfo) -> str:
     return text.replace("%", "%%")
 
 
-def _shown_default(default: Any) -> str:
+def _shown_default(default: object) -> str:
     if default is None:
         return "none"
     if isinstance(default, bool):

@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from pydantic_settings import BaseSettings
 
@@ -112,7 +112,7 @@ def _by_their_names(table: str, values: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _text(place: str, value: Any) -> str:
+def _text(place: str, value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str | int | float):

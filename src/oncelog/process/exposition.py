@@ -1,7 +1,8 @@
 """Metrics as Prometheus reads them, and as OpenMetrics for a scrape that asks for it: only there have buckets
 exemplars."""
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 from prometheus_client import CollectorRegistry, generate_latest, openmetrics
 from prometheus_client.core import (
@@ -22,7 +23,9 @@ OPENMETRICS_CONTENT_TYPE: Final = f"{OPENMETRICS}; version=1.0.0; charset=utf-8"
 def exposed(registry: CollectorRegistry, accept: str) -> tuple[bytes, str]:
     """Return the page and its content type, for the Accept header of a scrape."""
     if OPENMETRICS in accept.lower():
-        as_openmetrics: Any = openmetrics.exposition.generate_latest
+        as_openmetrics: Callable[[CollectorRegistry], bytes] = (
+            openmetrics.exposition.generate_latest
+        )
         return as_openmetrics(registry), OPENMETRICS_CONTENT_TYPE
     return generate_latest(registry), CONTENT_TYPE
 

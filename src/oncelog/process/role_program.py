@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from pydantic_settings import BaseSettings
 
@@ -26,6 +26,7 @@ from oncelog.rpc.process_servicer import ProcessServicer
 from oncelog.rpc.role import Role
 
 RoleSettingsT = TypeVar("RoleSettingsT", bound=BaseSettings)
+RoleT = TypeVar("RoleT", bound=Role)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +40,22 @@ class KafkaAddress:
 
 
 @dataclass(frozen=True, slots=True)
-class RoleProgram(Generic[RoleSettingsT]):
+class RoleProgram(Generic[RoleSettingsT, RoleT]):
     """The parts in which the processes of two roles differ."""
 
     module: str
     summary: str
     role: pb.Role
     settings: type[RoleSettingsT]
-    build: Callable[[RoleSettingsT, Node], Role]
-    services: Callable[[Any], dict[str, object]] = lambda role: {}
+    build: Callable[[RoleSettingsT, Node], RoleT]
+    services: Callable[[RoleT], dict[str, object]] = lambda role: {}
     """A function that returns the servicers of the built role, by the name of their service."""
     kafka_address: Callable[[RoleSettingsT, NodeSettings], KafkaAddress] | None = None
-    metrics: Callable[[Any], Iterable[RoleMetric]] = lambda role: ()
+    metrics: Callable[[RoleT], Iterable[RoleMetric]] = lambda role: ()
     """A function that returns the metrics of the built role, for `/metrics` of the process."""
-    tell: Callable[[Any, DescribeProcessResponse], None] = lambda role, answer: None
+    tell: Callable[[RoleT, DescribeProcessResponse], None] = lambda role, answer: None
     """A function that writes the built role's numbers into the answer for gateways that ask its process."""
-    is_whole: Callable[[Any], Awaitable[None]] | None = None
+    is_whole: Callable[[RoleT], Awaitable[None]] | None = None
     """Returns when the started role, whose node is alive, has caught up: only then is the process ready."""
     history: Callable[[RoleSettingsT], NodeHistory] | None = None
     """A function that reads a node's history from the role's data folder, for roles that have one."""

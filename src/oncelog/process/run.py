@@ -121,7 +121,7 @@ class Running:
     """Returns True if the process may be given work, as its health service says."""
     metrics: Callable[[], Iterable[RoleMetric]]
     """Returns the process's metrics, for its `/metrics`."""
-    failure: Callable[[], Coroutine[Any, Any, BaseException]]
+    failure: Callable[[], Coroutine[object, object, BaseException]]
     """Returns, once it happens, the error for which the process cannot go on."""
     drain: Callable[[float], Awaitable[object]] = _nothing
     """Gives away the work that others can do, and lets requests in flight end.
@@ -243,7 +243,7 @@ class _Signals:
     def __init__(self) -> None:
         self.stop_requested = asyncio.Event()
         self.wants_drain = False
-        self._starting: asyncio.Task[Any] | None = asyncio.current_task()
+        self._starting: asyncio.Task[object] | None = asyncio.current_task()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._take, number)

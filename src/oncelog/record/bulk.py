@@ -9,11 +9,11 @@ for a number of 32 bits, where Kafka's readers stop after five: `with_short_numb
 the keys of headers, where Kafka takes any bytes: `oncelog.record.records` reads such a batch.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from itertools import islice
-from typing import Any, Final
+from typing import Final, Protocol
 
 from oncelog.record.batch import (
     CODEC_MASK,
@@ -35,6 +35,23 @@ _PYTHON_BYTES_MAX: Final = 1 << 20
 """The bytes that `few_records_of` reads without the compiled reader: some 10,000 records, 50 ms."""
 
 
+class BulkRecord(Protocol):
+    """A record of either reader."""
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def timestamp(self) -> int | None:
+        """The time in ms. The compiled reader gives None for -1."""
+
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes | None]]: ...
+
+
 def uncompressed(
     batch: Buffer, size_max: int = DECOMPRESSED_BYTES_MAX, *, as_kafka: bool = False
 ) -> Buffer:
@@ -53,7 +70,7 @@ def uncompressed(
     return HEADER.pack(*fields) + body
 
 
-def records_of(plain: Buffer) -> Iterator[Any]:
+def records_of(plain: Buffer) -> Iterator[BulkRecord]:
     """Yield each record of an uncompressed batch, with `offset`, `timestamp`, `key`, `value`, `headers`.
 
     Raises the errors of `corrupt_errors()`, and KafkaError.
@@ -73,7 +90,7 @@ class _ReadInPython:
     size_bytes = 0
 
 
-def few_records_of(plain: Buffer) -> Iterator[Any]:
+def few_records_of(plain: Buffer) -> Iterator[BulkRecord]:
     """Yield as `records_of` does, for who often finds few records.
 
     The first megabyte of a process is read without the compiled reader: loading that takes as long, and stops all else.
@@ -85,13 +102,13 @@ def few_records_of(plain: Buffer) -> Iterator[Any]:
         yield from decode_batch(plain)
 
 
-def compiled_records(plain: Buffer) -> Iterable[Any]:
+def compiled_records(plain: Buffer) -> Iterable[BulkRecord]:
     """Return the records as `records_of` does, by the compiled reader alone.
     A header key that is no UTF-8 raises UnicodeDecodeError."""
     reader, _ = _compiled_reader()
     if plain[-1] & 0x80:
         plain = memoryview(bytes(plain) + _PADDING)[: len(plain)]
-    records: Iterable[Any] = reader(plain)
+    records: Iterable[BulkRecord] = reader(plain)
     return records
 
 
@@ -167,7 +184,9 @@ def warm_up() -> None:
 
 
 @cache
-def _compiled_reader() -> tuple[Callable[[Buffer], Any], tuple[type[Exception], ...]]:
+def _compiled_reader() -> tuple[
+    Callable[[Buffer], Iterable[BulkRecord]], tuple[type[Exception], ...]
+]:
     """Return (reader class, its errors). It is imported late: with aiokafka's package that takes tens of milliseconds.
 
     The package itself comes first: two threads that import different modules of it would each wait for the other.

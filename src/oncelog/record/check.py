@@ -8,7 +8,7 @@ it is not compiled, are read by `oncelog.record.bulk`, which finds what is wrong
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from oncelog.errors import ErrorCode, KafkaError, RecordsRefused
 from oncelog.ids import NO_PRODUCER_EPOCH, NO_TIMESTAMP
@@ -23,6 +23,7 @@ from oncelog.record.batch import (
     stamp_max_timestamp,
 )
 from oncelog.record.bulk import (
+    BulkRecord,
     attributes_are_single_bytes,
     compiled_records,
     corrupt_errors,
@@ -213,18 +214,22 @@ def _check_numbers(plain: Buffer, record_count: int, pause: Callable[[], None] |
             raise _invalid(f"record batch holds malformed records: {error}") from None
 
 
-def _paused(records: Iterable[Any], pause: Callable[[], None] | None) -> Iterable[Any]:
+def _paused(
+    records: Iterable[BulkRecord], pause: Callable[[], None] | None
+) -> Iterable[BulkRecord]:
     return records if pause is None else _with_pauses(records, pause)
 
 
-def _with_pauses(records: Iterable[Any], pause: Callable[[], None]) -> Iterable[Any]:
+def _with_pauses(records: Iterable[BulkRecord], pause: Callable[[], None]) -> Iterable[BulkRecord]:
     for index, record in enumerate(records):
         if index % _RECORDS_AT_ONCE == 0:
             pause()
         yield record
 
 
-def _largest_timestamp(records: Iterable[Any], header: BatchHeader, rules: CheckRules) -> int:
+def _largest_timestamp(
+    records: Iterable[BulkRecord], header: BatchHeader, rules: CheckRules
+) -> int:
     """Return the records' largest timestamp, -1 for none. Raises KafkaError, UnicodeDecodeError."""
     expected, largest = header.base_offset, int(NO_TIMESTAMP)
     low, high, needs_key = rules.timestamp_min, rules.timestamp_max, rules.is_compacted

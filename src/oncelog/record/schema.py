@@ -1,6 +1,6 @@
 """The byte layout of stored values. Each value is declared field by field, as Kafka declares its messages.
 
-A `Codec` reads and writes one kind of value: a number, a text, an array, a structure. A `RecordType` puts those of a
+A `CodecOf` reads and writes one kind of value: a number, a text, an array, a structure. A `RecordType` puts those of a
 record's key and of each version of its value together. All versions make the same record: one that lacks a field has
 `absent` in its place. Numbers are big-endian. A text, bytes or an array begin with their length: an int16 or int32 with
 -1 for null, or a compact one. A flexible structure ends with tagged fields; unknown ones are passed over (KIP-482).
@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar, overload
 
 from oncelog.protocol.frames import FrameError, read_uvarint
 from oncelog.protocol.writing import write_uvarint
@@ -21,20 +21,31 @@ DAMAGE: Final = (struct.error, IndexError, ValueError, FrameError)
 """The errors of reading bytes that no writer can have written. The caller says what the bytes should have been."""
 
 
-class Codec(NamedTuple):
+ValueT = TypeVar("ValueT")
+StoredT = TypeVar("StoredT")
+KeyT = TypeVar("KeyT")
+
+
+class CodecOf(NamedTuple, Generic[ValueT]):
     """Turns one kind of value into bytes, and back."""
 
-    encode: Callable[[Any], bytes]
-    read: Callable[..., tuple[Any, int]]
+    encode: Callable[[ValueT], bytes]
+    read: Callable[..., tuple[ValueT, int]]
     """(data, position) → the value, and the position behind it.
     A structure's `read` also takes attributes that are known already."""
     letter: str = ""
     """struct's letter for a number; empty for other values. Neighbouring numbers are read and written at once."""
-    kind: Callable[[int], Any] | None = None
+    kind: Callable[[int], ValueT] | None = None
     """The type that a number becomes, such as a member of an IntEnum."""
 
 
-def read_whole(codec: Codec, data: bytes, at: int = 0, **known: Any) -> Any:
+Value: TypeAlias = Any
+"""A value of a field. The fields of a structure have values of many types, which only its codecs know."""
+Codec: TypeAlias = CodecOf[Value]
+"""A codec of a field, or of any other value."""
+
+
+def read_whole(codec: CodecOf[ValueT], data: bytes, at: int = 0, **known: object) -> ValueT:
     """Return the value of all the bytes from `at` on. Raises ValueError for bytes too many."""
     value, end = codec.read(data, at, **known)
     if end != len(data):
@@ -45,14 +56,19 @@ def read_whole(codec: Codec, data: bytes, at: int = 0, **known: Any) -> Any:
 # ------------------------------------------------------------------------------------------------ single values
 
 
-def number(letter: str, kind: Callable[[int], Any] | None = None) -> Codec:
+@overload
+def number(letter: str) -> CodecOf[int]: ...
+@overload
+def number(letter: str, kind: Callable[[int], ValueT]) -> CodecOf[ValueT]: ...
+def number(letter: str, kind: Callable[[int], Value] | None = None) -> Codec:
+    """Return the codec of a number with struct's letter, or of what `kind` makes of it."""
     form = struct.Struct(f">{letter}")
 
-    def read(data: bytes, at: int) -> tuple[Any, int]:
+    def read(data: bytes, at: int) -> tuple[Value, int]:
         (found,) = form.unpack_from(data, at)
         return found if kind is None else kind(found), at + form.size
 
-    return Codec(form.pack, read, letter, kind)
+    return CodecOf(form.pack, read, letter, kind)
 
 
 INT8: Final = number("b")
@@ -60,7 +76,7 @@ INT16: Final = number("h")
 INT32: Final = number("i")
 INT64: Final = number("q")
 UINT32: Final = number("I")
-UUID: Final = number("16s")
+UUID: Final[Codec] = number("16s")
 """The codec of a UUID, sixteen bytes."""
 
 
@@ -69,25 +85,40 @@ def _read_compact(data: bytes, at: int) -> tuple[int, int]:
     return found - 1, at
 
 
-COMPACT: Final = Codec(lambda length: write_uvarint(length + 1), _read_compact)
+COMPACT: Final = CodecOf(lambda length: write_uvarint(length + 1), _read_compact)
 """The codec of a compact length: the length plus one, as a varint; 0 is null."""
 
 
-def converted(codec: Codec, make: Callable[[Any], Any], stored: Callable[[Any], Any]) -> Codec:
-    """Return the codec of a value that `make` makes of the stored value; `stored` is the way back."""
+def converted(
+    codec: CodecOf[StoredT], make: Callable[[StoredT], ValueT], stored: Callable[[ValueT], Value]
+) -> CodecOf[ValueT]:
+    """Return the codec of a value that `make` makes of the stored value; `stored` is the way back.
 
-    def read(data: bytes, at: int) -> tuple[Any, int]:
+    It may give what `codec` writes alike: a list where a tuple is read.
+    """
+
+    def read(data: bytes, at: int) -> tuple[ValueT, int]:
         found, at = codec.read(data, at)
         return make(found), at
 
-    return Codec(lambda value: codec.encode(stored(value)), read)
+    return CodecOf(lambda value: codec.encode(stored(value)), read)
 
 
-def sized(length: Codec, *, is_text: bool = False, nullable: bool = False) -> Codec:
+@overload
+def sized(length: CodecOf[int]) -> CodecOf[bytes]: ...
+@overload
+def sized(length: CodecOf[int], *, nullable: Literal[True]) -> CodecOf[bytes | None]: ...
+@overload
+def sized(length: CodecOf[int], *, is_text: Literal[True]) -> CodecOf[str]: ...
+@overload
+def sized(
+    length: CodecOf[int], *, is_text: Literal[True], nullable: Literal[True]
+) -> CodecOf[str | None]: ...
+def sized(length: CodecOf[int], *, is_text: bool = False, nullable: bool = False) -> Codec:
     """Return the codec of bytes, or of text in UTF-8, behind their length."""
     encode_length, read_length = length[:2]
 
-    def encode(value: Any) -> bytes:
+    def encode(value: Value) -> bytes:
         if value is None:
             assert nullable, "null where a value must be"
             return encode_length(-1)
@@ -103,7 +134,7 @@ def sized(length: Codec, *, is_text: bool = False, nullable: bool = False) -> Co
             raise ValueError(f"{size} bytes expected at {at}, {len(data) - at} left")
         return data[at:end].decode() if is_text else data[at:end], end
 
-    return Codec(encode, read)
+    return CodecOf(encode, read)
 
 
 STRING: Final = sized(INT16, is_text=True)
@@ -112,21 +143,21 @@ COMPACT_STRING: Final = sized(COMPACT, is_text=True)
 COMPACT_NULLABLE_STRING: Final = sized(COMPACT, is_text=True, nullable=True)
 
 
-def absent(value: Any) -> Codec:
+def absent(value: ValueT) -> CodecOf[ValueT]:
     """Return the codec of a field that this version does not have: `value` stands for it."""
-    return Codec(lambda _: b"", lambda data, at: (value, at))
+    return CodecOf(lambda _: b"", lambda data, at: (value, at))
 
 
 # ------------------------------------------------------------------------------------------------ arrays
 
 
-def array(length: Codec, element: Codec) -> Codec:
+def array(length: CodecOf[int], element: CodecOf[ValueT]) -> CodecOf[tuple[ValueT, ...]]:
     """Return the codec of a tuple of elements, behind their number."""
 
-    def encode(elements: Sequence[Any]) -> bytes:
+    def encode(elements: Sequence[ValueT]) -> bytes:
         return length.encode(len(elements)) + b"".join(map(element.encode, elements))
 
-    def read(data: bytes, at: int) -> tuple[tuple[Any, ...], int]:
+    def read(data: bytes, at: int) -> tuple[tuple[ValueT, ...], int]:
         count, at = _read_count(length, data, at)
         found = []
         for _ in range(count):
@@ -134,15 +165,17 @@ def array(length: Codec, element: Codec) -> Codec:
             found.append(one)
         return tuple(found), at
 
-    return Codec(encode, read)
+    return CodecOf(encode, read)
 
 
-def keyed_numbers(key: Codec, length: Codec, *, flexible: bool = False) -> Codec:
+def keyed_numbers(
+    key: CodecOf[KeyT], length: CodecOf[int], *, flexible: bool = False
+) -> CodecOf[Iterable[tuple[KeyT, Sequence[int]]]]:
     """Return the codec of a list of keys, each with its int32s, such as topics with partitions.
     `flexible`: tags end each."""
     tags = _NO_TAGS if flexible else b""
 
-    def encode(found: Iterable[tuple[Any, Sequence[int]]]) -> bytes:
+    def encode(found: Iterable[tuple[KeyT, Sequence[int]]]) -> bytes:
         pieces = [
             key.encode(one)
             + length.encode(len(numbers))
@@ -152,9 +185,9 @@ def keyed_numbers(key: Codec, length: Codec, *, flexible: bool = False) -> Codec
         ]
         return length.encode(len(pieces)) + b"".join(pieces)
 
-    def read(data: bytes, at: int) -> tuple[list[tuple[Any, Sequence[int]]], int]:
+    def read(data: bytes, at: int) -> tuple[list[tuple[KeyT, Sequence[int]]], int]:
         count, at = _read_count(length, data, at)
-        found: list[tuple[Any, Sequence[int]]] = []
+        found: list[tuple[KeyT, Sequence[int]]] = []
         for _ in range(count):
             one, at = key.read(data, at)
             size, at = _read_count(length, data, at)
@@ -164,30 +197,34 @@ def keyed_numbers(key: Codec, length: Codec, *, flexible: bool = False) -> Codec
                 _, at = read_tags(data, at)
         return found, at
 
-    return Codec(encode, read)
+    return CodecOf(encode, read)
 
 
 def grouped(
-    key: Codec, length: Codec, pair: Callable[[Any, int], Any], *, flexible: bool = False
-) -> Codec:
+    key: CodecOf[KeyT],
+    length: CodecOf[int],
+    pair: Callable[[KeyT, int], ValueT],
+    *,
+    flexible: bool = False,
+) -> CodecOf[tuple[ValueT, ...]]:
     """Return a codec with the bytes of `keyed_numbers`, for a tuple of pairs that `pair` makes of a key and a
     number."""
     keyed = keyed_numbers(key, length, flexible=flexible)
 
-    def encode(pairs: Iterable[tuple[Any, int]]) -> bytes:
-        numbers_of: dict[Any, list[int]] = {}
+    def encode(pairs: Iterable[Value]) -> bytes:
+        numbers_of: dict[KeyT, list[int]] = {}
         for one, number in pairs:
             numbers_of.setdefault(one, []).append(number)
         return keyed.encode(numbers_of.items())
 
-    def read(data: bytes, at: int) -> tuple[tuple[Any, ...], int]:
+    def read(data: bytes, at: int) -> tuple[tuple[ValueT, ...], int]:
         found, at = keyed.read(data, at)
         return tuple([pair(one, number) for one, numbers in found for number in numbers]), at
 
-    return Codec(encode, read)
+    return CodecOf(encode, read)
 
 
-def _read_count(length: Codec, data: bytes, at: int) -> tuple[int, int]:
+def _read_count(length: CodecOf[int], data: bytes, at: int) -> tuple[int, int]:
     """Return the number of an array's elements, and where they begin.
     An element has at least a byte, so more is damage."""
     count, at = length.read(data, at)
@@ -204,16 +241,16 @@ class Tag(NamedTuple):
 
     number: int
     codec: Codec
-    default: Any
+    default: object
 
 
 def structure(
-    make: Callable[..., Any],
+    make: Callable[..., ValueT],
     tagged: Mapping[str, Tag] | None = None,
-    values_of: Callable[[Any], Sequence[Any]] | None = None,
+    values_of: Callable[[ValueT], Sequence[Value]] | None = None,
     /,
     **fields: Codec,
-) -> Codec:
+) -> CodecOf[ValueT]:
     """Return the codec of a structure: fields in the order of their bytes; `make` takes their values by name.
 
     `tagged`: the structure is flexible and ends with these, `{}` with none that we know. None: it is not flexible.
@@ -229,11 +266,11 @@ def structure(
     encoders = [(place, codec.encode) for place, codec in steps]
     readers = [(names[place], codec.read) for place, codec in steps]
 
-    def encode(value: Any) -> bytes:
+    def encode(value: ValueT) -> bytes:
         values = values_of(value)
         return b"".join([encode_one(values[place]) for place, encode_one in encoders])
 
-    def read(data: bytes, at: int, **values: Any) -> tuple[Any, int]:
+    def read(data: bytes, at: int, **values: Value) -> tuple[ValueT, int]:
         for name, read_one in readers:
             found, at = read_one(data, at)
             if isinstance(name, str):
@@ -242,13 +279,13 @@ def structure(
                 values.update(zip(name, found, strict=True))
         return make(**values), at
 
-    return Codec(encode, read)
+    return CodecOf(encode, read)
 
 
-def _steps(codecs: Sequence[Codec]) -> list[tuple[Any, Codec]]:
+def _steps(codecs: Sequence[Codec]) -> list[tuple[int | slice, Codec]]:
     """Return each codec with the place of its value;
     a run of numbers, which is read and written at once, has a slice."""
-    steps: list[tuple[Any, Codec]] = []
+    steps: list[tuple[int | slice, Codec]] = []
     start = 0
     for is_number, found in groupby(codecs, lambda codec: bool(codec.letter)):
         run = list(found)
@@ -261,19 +298,19 @@ def _steps(codecs: Sequence[Codec]) -> list[tuple[Any, Codec]]:
     return steps
 
 
-def _run(numbers: Sequence[Codec]) -> Codec:
+def _run(numbers: Sequence[Codec]) -> CodecOf[Sequence[Value]]:
     form = struct.Struct(">" + "".join(one.letter for one in numbers))
     kinds = [(place, one.kind) for place, one in enumerate(numbers) if one.kind is not None]
 
-    def read(data: bytes, at: int) -> tuple[Sequence[Any], int]:
-        found: Sequence[Any] = form.unpack_from(data, at)
+    def read(data: bytes, at: int) -> tuple[Sequence[Value], int]:
+        found: Sequence[Value] = form.unpack_from(data, at)
         if kinds:
             found = list(found)
             for place, kind in kinds:
                 found[place] = kind(found[place])
         return found, at + form.size
 
-    return Codec(lambda values: form.pack(*values), read)
+    return CodecOf(lambda values: form.pack(*values), read)
 
 
 def read_tags(data: bytes, at: int) -> tuple[dict[int, bytes], int]:
@@ -287,13 +324,13 @@ def read_tags(data: bytes, at: int) -> tuple[dict[int, bytes], int]:
     return found, at
 
 
-_TAG_CONTENT: Final = sized(Codec(write_uvarint, read_uvarint))
+_TAG_CONTENT: Final = sized(CodecOf(write_uvarint, read_uvarint))
 
 
-def _tags(tags: Sequence[Tag]) -> Codec:
+def _tags(tags: Sequence[Tag]) -> CodecOf[Sequence[Value]]:
     defaults = tuple(tag.default for tag in tags)
 
-    def encode(values: Sequence[Any]) -> bytes:
+    def encode(values: Sequence[Value]) -> bytes:
         if values == defaults:
             return _NO_TAGS
         pieces = [
@@ -303,7 +340,7 @@ def _tags(tags: Sequence[Tag]) -> Codec:
         ]
         return write_uvarint(len(pieces)) + b"".join(pieces)
 
-    def read(data: bytes, at: int) -> tuple[list[Any], int]:
+    def read(data: bytes, at: int) -> tuple[list[Value], int]:
         found, at = read_tags(data, at)
         values = [
             read_whole(tag.codec, found[tag.number]) if tag.number in found else tag.default
@@ -311,17 +348,17 @@ def _tags(tags: Sequence[Tag]) -> Codec:
         ]
         return values, at
 
-    return Codec(encode, read)
+    return CodecOf(encode, read)
 
 
-def nullable(codec: Codec) -> Codec:
+def nullable(codec: CodecOf[ValueT]) -> CodecOf[ValueT | None]:
     """Return the codec of a structure behind an int8 that says whether it is there (KIP-893)."""
 
-    def read(data: bytes, at: int) -> tuple[Any, int]:
+    def read(data: bytes, at: int) -> tuple[ValueT | None, int]:
         is_there, at = INT8.read(data, at)
         return codec.read(data, at) if is_there > 0 else (None, at)
 
-    return Codec(lambda value: b"\xff" if value is None else b"\1" + codec.encode(value), read)
+    return CodecOf(lambda value: b"\xff" if value is None else b"\1" + codec.encode(value), read)
 
 
 # ------------------------------------------------------------------------------------------------ records
@@ -336,25 +373,25 @@ class RecordType:
         number: int,
         key: Mapping[str, Codec],
         values: Mapping[int, Codec],
-        tombstone: Callable[..., Any],
+        tombstone: Callable[..., object],
     ) -> None:
         """`key` holds the attributes of the record and of its `tombstone`;
         `values` the structures that make the record, by version."""
         self.number = number
         self.newest_version = max(values)
-        self._key = structure(dict, **key)
+        self._key: Codec = structure(dict, **key)
         self._values = values
         self._tombstone = tombstone
         self._type = INT16.encode(number)
         self._versions = {version: INT16.encode(version) for version in values}
 
-    def encode_key(self, record: Any) -> bytes:
+    def encode_key(self, record: object) -> bytes:
         return self._type + self._key.encode(record)
 
-    def encode_value(self, record: Any, version: int) -> bytes:
+    def encode_value(self, record: object, version: int) -> bytes:
         return self._versions[version] + self._values[version].encode(record)
 
-    def decode(self, key: bytes, value: bytes | None, **known: Any) -> Any:
+    def decode(self, key: bytes, value: bytes | None, **known: object) -> Value:
         """Return the record, or its tombstone; None for a later version.
         `known`: attributes that are neither in key nor value."""
         named = read_whole(self._key, key, len(self._type))

@@ -1,18 +1,20 @@
 """gRPC channels and servers as oncelog opens them: one place for their options. `PlainStub` calls over a channel."""
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
-from oncelog.rpc.contract import SERVICES
+from oncelog.rpc.contract import SERVICES, Response
 from oncelog.rpc.sessions import PeerTls, SessionLimits
 
 CLUSTER_NAME: Final = "oncelog.internal"
 """The name that the certificate of every process carries."""
 
-ChannelOptions = list[tuple[str, Any]]
+ChannelOption = tuple[str, int | str]
+ChannelOptions = list[ChannelOption]
 
 _WINDOW_BYTES: Final = 8 * 2**20
 """Bytes that a stream may send before its reader has taken them: two frames of a session."""
@@ -34,17 +36,18 @@ class PlainStub:
     """The methods of a service of `contract`, each a gRPC call of its own, for programs that look at a process from
     outside."""
 
-    def __init__(self, channel: Any, service: str) -> None:
+    def __init__(self, channel: grpc.Channel | grpc.aio.Channel, service: str) -> None:
         """Take a channel that blocks, or one of asyncio."""
         self._channel = channel
         self._methods = SERVICES[service].methods
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Callable[..., Response]:
         method = self._methods[name]
         request = "stream" if method.takes_stream else "unary"
         answer = "stream" if method.answers_stream else "unary"
         make = getattr(self._channel, f"{request}_{answer}")
-        return make(method.path, _serialized, method.response_from_string)
+        call: Callable[..., Response] = make(method.path, _serialized, method.response_from_string)
+        return call
 
 
 def _serialized(message: Message) -> bytes:
@@ -64,7 +67,7 @@ def open_blocking_channel(address: str, tls: PeerTls | None) -> grpc.Channel:
     return grpc.secure_channel(address, tls.channel_credentials(), options=options)
 
 
-def _name_of_peers() -> tuple[str, Any]:
+def _name_of_peers() -> ChannelOption:
     """Return the channel option with the name that every certificate of the cluster carries, whatever its process's
     address."""
     return "grpc.ssl_target_name_override", CLUSTER_NAME
@@ -96,7 +99,7 @@ def server_options(limits: SessionLimits) -> ChannelOptions:
     ]
 
 
-def _proxy(limits: SessionLimits) -> tuple[str, Any]:
+def _proxy(limits: SessionLimits) -> ChannelOption:
     if limits.http_proxy:
         return "grpc.http_proxy", f"http://{limits.http_proxy}"
     # A web proxy that the environment names is not for these connections.

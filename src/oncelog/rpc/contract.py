@@ -4,11 +4,11 @@ They are read from the descriptors of the generated messages, so this needs no g
 contract.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
-from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.descriptor import FileDescriptor, MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
@@ -29,6 +29,12 @@ GROUP_COORDINATOR = "GroupCoordinator"
 MARKER_SENDER = "MarkerSender"
 PEER = "Peer"
 PROCESS = "Process"
+
+Response: TypeAlias = Any
+"""A response of a method that is found by its name. The protocols of `oncelog.rpc.stubs` say of which class it is."""
+
+UnaryCall = Callable[..., Coroutine[object, object, Response]]
+"""A unary method of a stub that finds its methods by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +75,18 @@ def _method(service: ServiceDescriptor, method: MethodDescriptor) -> Method:
     )
 
 
-def _service(module: Any, name: str) -> Service:
-    described: ServiceDescriptor = module.DESCRIPTOR.services_by_name[name]
+def _service(file: FileDescriptor, name: str) -> Service:
+    described = file.services_by_name[name]
     methods = {method.name: _method(described, method) for method in described.methods}
     return Service(described.full_name, methods)
 
 
 SERVICES: Mapping[str, Service] = {
-    CONTROLLER: _service(controller_pb2, CONTROLLER),
-    STORAGE: _service(storage_pb2, STORAGE),
-    TRANSACTION_COORDINATOR: _service(coordinator_pb2, TRANSACTION_COORDINATOR),
-    GROUP_COORDINATOR: _service(groups_pb2, GROUP_COORDINATOR),
-    MARKER_SENDER: _service(marker_sender_pb2, MARKER_SENDER),
-    PEER: _service(peer_pb2, PEER),
-    PROCESS: _service(process_pb2, PROCESS),
+    CONTROLLER: _service(controller_pb2.DESCRIPTOR, CONTROLLER),
+    STORAGE: _service(storage_pb2.DESCRIPTOR, STORAGE),
+    TRANSACTION_COORDINATOR: _service(coordinator_pb2.DESCRIPTOR, TRANSACTION_COORDINATOR),
+    GROUP_COORDINATOR: _service(groups_pb2.DESCRIPTOR, GROUP_COORDINATOR),
+    MARKER_SENDER: _service(marker_sender_pb2.DESCRIPTOR, MARKER_SENDER),
+    PEER: _service(peer_pb2.DESCRIPTOR, PEER),
+    PROCESS: _service(process_pb2.DESCRIPTOR, PROCESS),
 }

@@ -6,9 +6,8 @@ only when that is safe: it was never sent, it was refused with NOT_CONTROLLER, o
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
 
 import grpc.aio
 from google.protobuf.message import Message
@@ -17,7 +16,7 @@ from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode, OncelogError
 from oncelog.rpc.backoff import Backoff
 from oncelog.rpc.channel import open_channel
-from oncelog.rpc.contract import CONTROLLER, SERVICES, Method
+from oncelog.rpc.contract import CONTROLLER, SERVICES, Method, Response, UnaryCall
 from oncelog.rpc.session_client import SessionStub
 from oncelog.rpc.session_pool import SessionPool
 from oncelog.rpc.sessions import PeerUnavailable
@@ -62,29 +61,29 @@ class ActiveControllerStub:
         network."""
         self._search = asyncio.Lock()
 
-    def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+    def __getattr__(self, name: str) -> UnaryCall:
         method = None if name.startswith("_") else _METHODS.get(name)
         if method is None or not method.is_unary:
             raise AttributeError(name)
         call = self.__dict__[name] = self._unary(method)
         return call
 
-    def _unary(self, method: Method) -> Callable[..., Coroutine[Any, Any, Any]]:
-        async def call(request: Message, timeout: float | None = None) -> Any:
+    def _unary(self, method: Method) -> UnaryCall:
+        async def call(request: Message, timeout: float | None = None) -> Response:
             return await self._call(
                 method, request, DEFAULT_TIMEOUT_S if timeout is None else timeout
             )
 
         return call
 
-    async def _call(self, method: Method, request: Message, timeout_s: float) -> Any:
+    async def _call(self, method: Method, request: Message, timeout_s: float) -> Response:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         backoff = Backoff(SEARCH_PAUSE_MS, SEARCH_PAUSE_MAX_MS)
         is_repeatable = method.name in REPEATABLE
         while True:
             address = await self.find(deadline)
-            response: Any = None
+            response: Response = None
             lost: Exception | None = None
             try:
                 session = self._pool.get(address)
@@ -260,7 +259,7 @@ class ControllerStreams:
 class NodeSessionStream:
     """The heartbeats of one node, one answer each."""
 
-    def __init__(self, address: str, call: Any) -> None:
+    def __init__(self, address: str, call: grpc.aio.StreamStreamCall) -> None:
         self._address = address
         self._call = call
 
@@ -292,7 +291,7 @@ class NodeSessionStream:
         return answer
 
 
-def _is_not_controller(response: Any) -> bool:
+def _is_not_controller(response: Response) -> bool:
     """Return True if a controller that is not active refused the whole request."""
     fields = response.DESCRIPTOR.fields_by_name
     if "status" in fields:
@@ -306,7 +305,7 @@ def _is_not_controller(response: Any) -> bool:
     return False
 
 
-def _error_code(item: Any) -> int:
+def _error_code(item: Response) -> int:
     """Return the error code of an item that is a status, or carries one, or has a code of its own."""
     holder = item.status if "status" in item.DESCRIPTOR.fields_by_name else item
     return int(holder.error_code)

@@ -9,8 +9,8 @@ No span shows such a call: it is part of the request's own.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
 
+from oncelog.rpc.contract import Response
 from oncelog.rpc.deadline import answer_within
 
 
@@ -30,7 +30,7 @@ class DirectStub:
         """The methods that answer plain objects and take them for a request: name in the stub → name in the
         servicer."""
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
+    def __getattr__(self, name: str) -> Callable[..., Response]:
         """Return a method at its first call; from then on it is an attribute."""
         if name.startswith("_"):
             raise AttributeError(name)
@@ -39,8 +39,8 @@ class DirectStub:
         return call
 
 
-def _direct_call(method: Callable[..., Any]) -> Callable[..., Any]:
-    def call(request: Any, timeout: float | None = None) -> Any:
+def _direct_call(method: Callable[..., Response]) -> Callable[..., Response]:
+    def call(request: object, timeout: float | None = None) -> Response:
         answer = method(request, None)
         if timeout is None or not isinstance(answer, Awaitable):
             return answer

@@ -5,7 +5,7 @@ The roles' code takes its stubs from a `Directory` and does not know whether a c
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import cast
 
 from oncelog.rpc.contract import (
     GROUP_COORDINATOR,
@@ -30,7 +30,7 @@ class Directory(ABC):
     """Stubs by node id. A node that is not known (yet) raises KeyError: ask again after the next metadata."""
 
     @abstractmethod
-    def stub(self, node_id: int, service_name: str) -> Any:
+    def stub(self, node_id: int, service_name: str) -> object:
         """Return the stub of this service at this node. Raises KeyError."""
 
     @abstractmethod
@@ -75,7 +75,7 @@ class LocalDirectory(Directory):
         group_coordinator: GroupCoordinatorStub | DirectStub | None = None,
         process: ProcessStub | DirectStub | None = None,
     ) -> None:
-        self._stubs: dict[str, Any] = {
+        self._stubs: dict[str, object] = {
             STORAGE: storage,
             TRANSACTION_COORDINATOR: coordinator,
             GROUP_COORDINATOR: group_coordinator,
@@ -85,7 +85,7 @@ class LocalDirectory(Directory):
             self._stubs[PROCESS] = process
         self._controller = controller
 
-    def stub(self, node_id: int, service_name: str) -> Any:
+    def stub(self, node_id: int, service_name: str) -> object:
         return self._stubs[service_name]
 
     def put(self, service_name: str, stub: object) -> None:

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import grpc
 
@@ -51,11 +51,11 @@ class MutualTls:
         """Return gRPC's credentials for a server, which follow changed files. Raises OncelogError that names a file."""
         last = hashlib.sha256(b"".join(self._read())).digest()
 
-        def configuration() -> Any:
+        def configuration() -> grpc.ServerCertificateConfiguration:
             certificate, key, ca = self._read()
             return grpc.ssl_server_certificate_configuration([(key, certificate)], ca)
 
-        def changed() -> Any:
+        def changed() -> grpc.ServerCertificateConfiguration | None:
             """Return the new certificates; None: they are as before, or are being written."""
             nonlocal last
             try:

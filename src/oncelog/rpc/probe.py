@@ -10,9 +10,12 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.errors import OncelogError
+
+if TYPE_CHECKING:
+    import grpc
 
 TIMEOUT_S: Final = 3.0
 _PORT_VARIABLE: Final = "ONCELOG_NODE_PORT"
@@ -53,7 +56,7 @@ def check(address: str, service: str, timeout_s: float) -> tuple[bool, str]:
     return answer.status == health_pb2.HealthCheckResponse.SERVING, status
 
 
-def _channel(address: str) -> Any:
+def _channel(address: str) -> "grpc.Channel":
     """Open a channel with the certificate of the process that runs here, if it has one. Raises OncelogError."""
     from oncelog.rpc.channel import open_blocking_channel
 
@@ -67,7 +70,7 @@ def _channel(address: str) -> Any:
     return open_blocking_channel(address, MutualTls(*(Path(file) for file in files if file)))
 
 
-def _why(error: Any, service: str, timeout_s: float) -> str:
+def _why(error: "grpc.Call", service: str, timeout_s: float) -> str:
     import grpc
 
     code = error.code()

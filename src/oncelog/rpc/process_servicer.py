@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import version
-from typing import Any
 
 from oncelog.api.v1 import process_pb2 as pb
 
@@ -23,7 +22,7 @@ class ProcessServicer:
         self._started_ms = time.time_ns() // 1_000_000
 
     async def DescribeProcess(
-        self, request: pb.DescribeProcessRequest, context: Any
+        self, request: pb.DescribeProcessRequest, context: object
     ) -> pb.DescribeProcessResponse:
         answer = pb.DescribeProcessResponse(
             node_id=self._node_id,

@@ -73,6 +73,7 @@ class Served:
 
     method: Method
     answer: Callable[..., Any]
+    """It returns an awaitable of the response. A method that answers a stream returns an iterator of responses."""
 
     def read(self, request: bytes) -> Message:
         """Return the request of a unary method. Raises CallRefused."""

@@ -11,7 +11,6 @@ Every method that is called over sessions can also be called with grpcurl or fro
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
-from typing import Any
 
 import grpc
 import grpc.aio
@@ -135,7 +134,9 @@ class _ContractHandler(grpc.GenericRpcHandler):  # type: ignore[misc]
             response_serializer=SessionFrame.SerializeToString,
         )
 
-    def service(self, handler_call_details: Any) -> Any:
+    def service(
+        self, handler_call_details: grpc.HandlerCallDetails
+    ) -> grpc.RpcMethodHandler | None:
         path = handler_call_details.method
         if path == _SESSION_PATH:
             return self._session
@@ -147,7 +148,7 @@ class _ContractHandler(grpc.GenericRpcHandler):  # type: ignore[misc]
             return _refusing(refused)
 
 
-def _require_good(certificates: PeerCertificates, context: Any) -> None:
+def _require_good(certificates: PeerCertificates, context: grpc.aio.ServicerContext) -> None:
     reason = certificates.refusal(context.auth_context(), time.time())
     if reason:
         raise CallRefused(grpc.StatusCode.UNAUTHENTICATED, reason)
@@ -165,13 +166,13 @@ def _ends_task(reasons: list[str]) -> Callable[[str], None]:
     return end
 
 
-def _handler(served: Served, certificates: PeerCertificates | None) -> Any:
+def _handler(served: Served, certificates: PeerCertificates | None) -> grpc.RpcMethodHandler:
     """Return gRPC's handler of a method. Unary calls run as those of a session;
     streams are the servicer's own generators."""
     method = served.method
     if method.is_unary:
 
-        async def answer(request: bytes, context: Any) -> bytes:
+        async def answer(request: bytes, context: grpc.aio.ServicerContext) -> bytes:
             try:
                 if certificates is not None:
                     _admit(context, method.path)
@@ -183,7 +184,9 @@ def _handler(served: Served, certificates: PeerCertificates | None) -> Any:
 
         return grpc.unary_unary_rpc_method_handler(answer)
 
-    async def stream(request: Any, context: Any) -> AsyncIterator[Any]:
+    async def stream(
+        request: Message | AsyncIterator[Message], context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[Message]:
         forget = None
         refused_for: list[str] = []
         if certificates is not None:
@@ -226,7 +229,7 @@ def _handler(served: Served, certificates: PeerCertificates | None) -> Any:
     )
 
 
-def _admit(context: Any, path: str) -> None:
+def _admit(context: grpc.aio.ServicerContext, path: str) -> None:
     """Check that the caller's role may call the method, and tell the servicer the role. Raises CallRefused."""
     role = role_of(context.auth_context())
     check_caller(role, path)
@@ -237,8 +240,8 @@ def _serialized(message: Message) -> bytes:
     return message.SerializeToString()
 
 
-def _refusing(refused: CallRefused) -> Any:
-    async def refuse(request: bytes, context: Any) -> None:
+def _refusing(refused: CallRefused) -> grpc.RpcMethodHandler:
+    async def refuse(request: bytes, context: grpc.aio.ServicerContext) -> None:
         await context.abort(refused.code, refused.message)
 
     return grpc.unary_unary_rpc_method_handler(refuse)

@@ -10,8 +10,7 @@ jittered pause the next call opens another. Calls of one turn of the loop leave 
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
 
 import grpc
 import grpc.aio
@@ -21,7 +20,7 @@ from oncelog.api.v1.peer_pb2 import SessionFrame, SessionReply
 from oncelog.errors import OncelogError
 from oncelog.rpc.backoff import Backoff
 from oncelog.rpc.channel import open_channel
-from oncelog.rpc.contract import PEER, SERVICES, Method
+from oncelog.rpc.contract import PEER, SERVICES, Method, Response, UnaryCall
 from oncelog.rpc.deadline import DeadlineTimer
 from oncelog.rpc.served import NOT_BEGUN
 from oncelog.rpc.sessions import MethodMissing, PeerUnavailable, SessionLimits
@@ -40,7 +39,7 @@ class SessionStub:
         self._session = session
         self._methods = SERVICES[service_name].methods
 
-    def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+    def __getattr__(self, name: str) -> UnaryCall:
         """Return a method at its first call; from then on it is an attribute."""
         method = None if name.startswith("_") else self._methods.get(name)
         if method is None or not method.is_unary:
@@ -49,12 +48,10 @@ class SessionStub:
         return call
 
 
-def _session_call(
-    session: "PeerSession", method: Method
-) -> Callable[..., Coroutine[Any, Any, Any]]:
+def _session_call(session: "PeerSession", method: Method) -> UnaryCall:
     path, read = method.path, method.response_from_string
 
-    async def call(request: Message, timeout: float | None = None) -> Any:
+    async def call(request: Message, timeout: float | None = None) -> Response:
         return read(await session.call(path, request.SerializeToString, timeout))
 
     return call
@@ -276,7 +273,7 @@ class _Stream:
 
     async def _serve(self, channel: grpc.aio.Channel) -> str:
         """Open the stream and serve it. Return why it ended."""
-        stream: Any = channel.stream_stream(
+        stream: grpc.aio.StreamStreamCall = channel.stream_stream(
             _SESSION_PATH,
             request_serializer=SessionFrame.SerializeToString,
             response_deserializer=SessionFrame.FromString,
@@ -307,7 +304,7 @@ class _Stream:
                     PeerUnavailable(f"{self._address}{call.path}: {reason}", was_sent=call.was_sent)
                 )
 
-    async def _write(self, stream: Any) -> None:
+    async def _write(self, stream: grpc.aio.StreamStreamCall) -> None:
         """Write frames until the stream ends; the reader learns why it did."""
         try:
             await self._write_frames(stream)
@@ -317,7 +314,7 @@ class _Stream:
             # Without a writer the stream is of no use. A broken one keeps the error that it ended with.
             stream.cancel()
 
-    async def _write_frames(self, stream: Any) -> None:
+    async def _write_frames(self, stream: grpc.aio.StreamStreamCall) -> None:
         while True:
             while not (self._cancelled or (self._queue and self._has_room())):
                 if self.is_retired and not self._calls:
@@ -368,7 +365,7 @@ class _Stream:
             )
         return request
 
-    async def _read(self, stream: Any) -> None:
+    async def _read(self, stream: grpc.aio.StreamStreamCall) -> None:
         while True:
             frame = await stream.read()
             if frame is grpc.aio.EOF:

@@ -8,9 +8,9 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from typing import Any
 
 import grpc.aio
+from google.protobuf.message import Message
 from grpc import StatusCode
 
 from oncelog.api.v1.peer_pb2 import SessionCall, SessionFrame
@@ -62,7 +62,7 @@ class PeerServicer:
     def calls_in_flight(self) -> int:
         return sum(session.calls_in_flight for session in self._sessions)
 
-    async def Session(self, requests: Any, context: Any) -> None:
+    async def Session(self, requests: object, context: grpc.aio.ServicerContext) -> None:
         if self._is_draining:
             await context.abort(StatusCode.UNAVAILABLE, STOPPING)
         role = None if self._limits.tls is None else role_of(context.auth_context())
@@ -120,7 +120,11 @@ class ServerSession:
     """One stream from one process."""
 
     def __init__(
-        self, served: ServedMethods, limits: SessionLimits, context: Any, role: str | None = None
+        self,
+        served: ServedMethods,
+        limits: SessionLimits,
+        context: grpc.aio.ServicerContext,
+        role: str | None = None,
     ) -> None:
         """`role` is the caller's; None: there is no TLS, and every call is allowed."""
         self._served = served
@@ -196,11 +200,12 @@ class ServerSession:
 
     async def _read_frames(self, group: asyncio.TaskGroup) -> None:
         read = self._context.read
+        call: SessionCall | None
         while True:
             while len(self._calls) >= self._calls_max or self._bytes_held >= self._bytes_max:
                 self._was_freed.clear()
                 await self._was_freed.wait()
-            frame: Any = await read()
+            frame: SessionFrame = await read()
             if frame is grpc.aio.EOF:
                 return
             for call in frame.calls:
@@ -240,7 +245,7 @@ class ServerSession:
         call.task = group.create_task(self._serve(message.call_id, call, served, request, span))
 
     async def _serve(
-        self, call_id: int, call: _Call, served: Served, request: Any, span: Span | Nothing
+        self, call_id: int, call: _Call, served: Served, request: Message, span: Span | Nothing
     ) -> None:
         response, status, message = b"", 0, ""
         call.has_begun = True

@@ -2,18 +2,18 @@
 0013)."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from oncelog.errors import OncelogError
 
 
 class PeerTls(Protocol):
     """The certificate by which a process proves its role (`mutual_tls.py`).
-    Its methods raise OncelogError that names a file."""
+    Its methods raise OncelogError that names a file. The credentials are gRPC's, which this module does not load."""
 
-    def channel_credentials(self) -> Any: ...
+    def channel_credentials(self) -> object: ...
 
-    def server_credentials(self) -> Any: ...
+    def server_credentials(self) -> object: ...
 
     def read_ca(self) -> bytes: ...
 

@@ -4,11 +4,14 @@ The caller sends the span that calls, and its transaction's trace where it is kn
 that the call turned out to belong to. Every span that waits for the answer belongs to that transaction, too.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from oncelog.api.v1.types_pb2 import TraceContext
 from oncelog.telemetry import spans
 from oncelog.trace import TransactionTrace, read_traceparent, write_traceparent
+
+if TYPE_CHECKING:
+    from oncelog.api.v1.peer_pb2 import SessionCall, SessionReply
 
 
 def trace_message(trace: TransactionTrace, *, is_kept: bool) -> TraceContext:
@@ -18,7 +21,7 @@ def trace_message(trace: TransactionTrace, *, is_kept: bool) -> TraceContext:
     )
 
 
-def read_trace(message: Any) -> tuple[TransactionTrace, bool] | None:
+def read_trace(message: TraceContext) -> tuple[TransactionTrace, bool] | None:
     """Return the trace, and True if it is kept; None for an empty message or one that cannot be read."""
     found = read_traceparent(message.traceparent)
     if found is None:
@@ -31,7 +34,7 @@ def calling_span() -> "spans.Span | None":
     return None if spans.recorder is None else spans.current()
 
 
-def write_caller(call: Any, caller: "spans.Span | None") -> None:
+def write_caller(call: "SessionCall", caller: "spans.Span | None") -> None:
     """Write the caller's span into a SessionCall."""
     if caller is None:
         return
@@ -44,7 +47,7 @@ def write_caller(call: Any, caller: "spans.Span | None") -> None:
         home.unanswered = (*home.unanswered, caller)
 
 
-def serving_span(path: str, call: Any) -> "spans.Span | spans.Nothing":
+def serving_span(path: str, call: "SessionCall") -> "spans.Span | spans.Nothing":
     """Return the outermost span of a call that names its caller's span; NOTHING for one without."""
     caller = read_traceparent(call.traceparent) if spans.recorder is not None else None
     if caller is None:
@@ -67,7 +70,7 @@ def answered_trace(served: "spans.Span | spans.Nothing") -> TraceContext | None:
     return trace_message(served.home.trace, is_kept=served.home.is_kept)
 
 
-def take_answered(reply: Any, caller: "spans.Span | None") -> None:
+def take_answered(reply: "SessionReply", caller: "spans.Span | None") -> None:
     """Move the spans that waited for this reply into the trace that the reply names."""
     if caller is None or not reply.HasField("trace"):
         return

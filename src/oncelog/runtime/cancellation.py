@@ -1,7 +1,7 @@
 """Cancelling tasks that may lose a CancelledError, because they wait inside a library."""
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
 CANCEL_AGAIN_S: Final = 1.0
 
@@ -19,7 +19,7 @@ def was_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-async def end(task: "asyncio.Task[Any]") -> None:
+async def end(task: "asyncio.Task[object]") -> None:
     """Cancel the task until it is done, whatever its result."""
     while not task.done():
         task.cancel()

@@ -23,16 +23,24 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, TypeVar
 
 from oncelog.errors import ErrorCode, OncelogError
 from oncelog.ids import Millis, Offset
 from oncelog.journal import AppendFailed, Journal
-from oncelog.machine import CancelTimer, Decision, Effect, Machine, Reply, Send, SetTimer
+from oncelog.machine import Answer, CancelTimer, Decision, Effect, Machine, Reply, Send, SetTimer
 from oncelog.runtime.clock import Clock
 from oncelog.telemetry.spans import detached_context
 
 _log = logging.getLogger(__name__)
+
+EventT = TypeVar("EventT")
+RecordT = TypeVar("RecordT")
+
+_Event: TypeAlias = Any
+_Record: TypeAlias = Any
+"""The types of one machine's events and records. `Driver.__init__` checks that machine, journal and callbacks agree on
+them. Behind it all drivers are of one class, as their owners hold machines of many kinds."""
 
 BATCH_RECORDS_MAX: Final = 1000
 """The most records in one append; further ones wait for the next."""
@@ -63,8 +71,8 @@ class DriverStopped(OncelogError):
 
 @dataclass(slots=True)
 class _Waiting:
-    event: Any
-    decision: Decision[Any]
+    event: _Event
+    decision: Decision[_Record]
     context: contextvars.Context
     """The context of the caller that submitted the event.
     The event's effects belong to that request, not to the first one that the writer's task ever saw."""
@@ -86,34 +94,34 @@ class Driver:
     def __init__(
         self,
         name: str,
-        machine: Machine[Any, Any],
-        journal: Journal[Any],
+        machine: Machine[EventT, RecordT],
+        journal: Journal[RecordT],
         clock: Clock,
         *,
         send: Callable[[Send], None],
         on_failure: Callable[[AppendFailed], None],
         on_label: Callable[[str], None] | None = None,
-        enrich: Callable[[Any], Any] | None = None,
-        observe: Callable[[Any, Decision[Any], Millis], None] | None = None,
-        committed: Callable[[Any, Decision[Any], int], None] | None = None,
-        append_at_once: Callable[[tuple[Any, ...]], bool] | None = None,
+        enrich: Callable[[EventT], EventT] | None = None,
+        observe: Callable[[EventT, Decision[RecordT], Millis], None] | None = None,
+        committed: Callable[[EventT, Decision[RecordT], int], None] | None = None,
+        append_at_once: Callable[[tuple[RecordT, ...]], bool] | None = None,
         confirm: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        self.machine = machine
+        self.machine: Machine[_Event, _Record] = machine
         self.name = name
-        self._journal = journal
+        self._journal: Journal[_Record] = journal
         self._clock = clock
         self._send = send
         self._on_failure = on_failure
         self._on_label = on_label
-        self._enrich = enrich
-        self._observe = observe
-        self._committed = committed
-        self._append_at_once = append_at_once
+        self._enrich: Callable[[_Event], _Event] | None = enrich
+        self._observe: Callable[[_Event, Decision[_Record], Millis], None] | None = observe
+        self._committed: Callable[[_Event, Decision[_Record], int], None] | None = committed
+        self._append_at_once: Callable[[tuple[_Record, ...]], bool] | None = append_at_once
         self._confirm = confirm
         self._context = detached_context()
         self._queue: deque[_Waiting] = deque()
-        self._replies: dict[int, asyncio.Future[Any]] = {}
+        self._replies: dict[int, asyncio.Future[Answer]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._wake: asyncio.Future[None] | None = None
         self._writer: asyncio.Task[None] | None = None
@@ -146,11 +154,11 @@ class Driver:
         self._next_request_id += 1
         return self._next_request_id
 
-    async def ask(self, event: Any, request_id: int) -> Any:
+    async def ask(self, event: _Event, request_id: int) -> Answer:
         """Decide `event`, which carries `request_id`, and return its reply once committed. Raises DriverStopped."""
         if len(self._replies) >= WAITING_MAX:
             raise DriverStopped(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._replies[request_id] = future
         try:
             self.submit(event)
@@ -158,7 +166,7 @@ class Driver:
         finally:
             self._replies.pop(request_id, None)
 
-    def ask_at_once(self, event: Any) -> Any | None:
+    def ask_at_once(self, event: _Event) -> Answer | None:
         """Decide an event and return its reply, if that can be committed in this step. None: call `ask`, which waits or
         raises the error. Nothing was decided then: `decide` changes nothing, and its records are written before they
         are applied."""
@@ -179,7 +187,7 @@ class Driver:
             return None
         return reply.answer
 
-    def submit(self, event: Any) -> None:
+    def submit(self, event: _Event) -> None:
         """Decide `event` now. Its effects follow when its records are committed. Raises DriverStopped."""
         if self._stopped is not None:
             raise DriverStopped(self._stopped)
@@ -195,7 +203,7 @@ class Driver:
         else:
             self._let_out(event, decision, decided_ns)
 
-    def _decide(self, event: Any) -> tuple[Any, Decision[Any], Millis]:
+    def _decide(self, event: _Event) -> tuple[_Event, Decision[_Record], Millis]:
         """Return the event with what it lacked, the decision on it, and the time of the decision."""
         if self._enrich is not None:
             event = self._enrich(event)
@@ -207,7 +215,7 @@ class Driver:
             _log.error("%s: broke while deciding %r", self.name, event, exc_info=error)
             raise DriverStopped(ErrorCode.UNKNOWN_SERVER_ERROR) from error
 
-    def _take(self, event: Any, decision: Decision[Any], now: Millis) -> int:
+    def _take(self, event: _Event, decision: Decision[_Record], now: Millis) -> int:
         """Apply the decision, and tell the observers. Return its Unix time in ns, or 0 if no callback needs it."""
         if decision.records or decision.unlogged:
             self._apply(decision.records, decision.unlogged)
@@ -228,7 +236,7 @@ class Driver:
         writer.cancel()
         await asyncio.gather(writer, return_exceptions=True)
 
-    def _apply(self, records: tuple[Any, ...], unlogged: tuple[Any, ...]) -> None:
+    def _apply(self, records: tuple[_Record, ...], unlogged: tuple[_Record, ...]) -> None:
         try:
             for record in records:
                 self.machine.apply(Offset(self._next_offset), record)
@@ -239,7 +247,7 @@ class Driver:
             self._break(f"applying {(*records, *unlogged)!r}", error)
             raise DriverStopped(ErrorCode.UNKNOWN_SERVER_ERROR) from error
 
-    def _is_appended_at_once(self, records: tuple[Any, ...]) -> bool:
+    def _is_appended_at_once(self, records: tuple[_Record, ...]) -> bool:
         if self._append_at_once is None or self._queue or self._appending:
             return False
         try:
@@ -286,7 +294,7 @@ class Driver:
             return True
         return await self._has("confirming", self._confirm())
 
-    async def _has(self, doing: str, call: Awaitable[Any]) -> bool:
+    async def _has(self, doing: str, call: Awaitable[object]) -> bool:
         """Await the journal's call. False: the journal did not do it, or may not have; the machine is lost."""
         self._appending = True
         try:
@@ -315,7 +323,7 @@ class Driver:
             batch.append(waiting)
         return batch
 
-    def _let_out(self, event: Any, decision: Decision[Any], decided_ns: int) -> None:
+    def _let_out(self, event: _Event, decision: Decision[_Record], decided_ns: int) -> None:
         if self._committed is not None:
             self._committed(event, decision, decided_ns)
         for effect in decision.effects:
@@ -346,7 +354,7 @@ class Driver:
             delay_s, self._fire, effect.name, effect.event, context=self._context.copy()
         )
 
-    def _fire(self, name: str, event: Any) -> None:
+    def _fire(self, name: str, event: _Event) -> None:
         self._timers.pop(name, None)
         try:
             self.submit(event)

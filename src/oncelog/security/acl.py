@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from enum import IntEnum
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 WILDCARD: Final = "*"
 """The name of every resource of a type, and the host that stands for every host."""
@@ -169,7 +169,10 @@ def _network(text: str) -> IPv4Network | IPv6Network | None:
         return None
 
 
-def enum_of(kind: type[IntEnum], code: int) -> Any:
+EnumT = TypeVar("EnumT", bound=IntEnum)
+
+
+def enum_of(kind: type[EnumT], code: int) -> EnumT:
     """Return the member with this number, or UNKNOWN."""
     try:
         return kind(code)

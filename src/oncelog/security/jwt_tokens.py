@@ -12,11 +12,14 @@ The texts of `TokenRefusedError` are for our log. The client reads `invalid_toke
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from oncelog.security.sasl import AcceptedToken, TokenRefusedError
+
+if TYPE_CHECKING:
+    from jwt.algorithms import AllowedPublicKeys
 
 ALGORITHMS: Mapping[str, tuple[str, frozenset[str | None]]] = {
     **{name: ("RSA", frozenset({None})) for name in ("RS256", "RS384", "RS512")},
@@ -42,7 +45,7 @@ class VerificationKey:
     crv: str | None
     algorithm: str | None
     """The one algorithm that the key may be used with, if the provider names one."""
-    key: Any = field(repr=False)
+    key: "AllowedPublicKeys" = field(repr=False)
 
     def fits(self, algorithm: str) -> bool:
         kty, curves = ALGORITHMS[algorithm]
@@ -120,7 +123,7 @@ class JwtValidator:
         key = self._key(algorithm, kid)
         checked_below = ("exp", "nbf", "iat", "aud", "iss", "sub", "jti")
         try:
-            claims: dict[str, Any] = jwt.decode(
+            claims: dict[str, object] = jwt.decode(
                 token,
                 key.key,
                 algorithms=[algorithm],
@@ -144,7 +147,7 @@ class JwtValidator:
             raise TokenRefusedError(f"{len(found)} keys of the provider fit the key id {kid!r}")
         return found[0]
 
-    def _accept(self, claims: dict[str, Any]) -> AcceptedToken:
+    def _accept(self, claims: dict[str, object]) -> AcceptedToken:
         rules, now = self._rules, self._clock()
         expires = _time(claims, "exp")
         _time(claims, "iat")
@@ -187,13 +190,16 @@ def parse_key_set(text: str | bytes) -> tuple[VerificationKey, ...]:
     return keys
 
 
-def _parse_key(entry: dict[str, Any]) -> VerificationKey | None:
+def _parse_key(entry: dict[str, object]) -> VerificationKey | None:
     import jwt
 
     kty, crv, kid, algorithm = (entry.get(name) for name in ("kty", "crv", "kid", "alg"))
+    if not isinstance(crv, str | None):
+        return None
+    if not isinstance(kid, str | None) or not isinstance(algorithm, str | None):
+        return None
     is_known = any(kty == known and crv in curves for known, curves in ALGORITHMS.values())
-    is_text_or_none = all(isinstance(value, str | None) for value in (kid, algorithm))
-    if not is_known or not is_text_or_none or entry.get("use", "sig") != "sig":
+    if not is_known or entry.get("use", "sig") != "sig":
         return None
     if algorithm is not None and algorithm not in ALGORITHMS:
         return None
@@ -210,17 +216,17 @@ def _parse_key(entry: dict[str, Any]) -> VerificationKey | None:
     return VerificationKey(kid, str(kty), crv, algorithm, key)
 
 
-def _time(claims: Mapping[str, Any], claim: str) -> float:
+def _time(claims: Mapping[str, object], claim: str) -> float:
     value = claims.get(claim)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**53:
         raise TokenRefusedError(f"its claim {claim!r} is no time: {value!r}")
     return value
 
 
-def _texts(claims: Mapping[str, Any], claim: str) -> list[str]:
+def _texts(claims: Mapping[str, object], claim: str) -> list[str]:
     """Return the texts of a claim that is a text, a list of texts, or absent. Raises TokenRefusedError."""
     value = claims.get(claim, [])
-    values: Iterable[object] = [value] if isinstance(value, str) else value
+    values: object = [value] if isinstance(value, str) else value
     if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
         raise TokenRefusedError(f"its claim {claim!r} is neither a text nor a list of texts")
     return values

@@ -8,13 +8,13 @@ import ipaddress
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.errors import OncelogError
 
 if TYPE_CHECKING:
     from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 ROLES: Final = (
     "controller",
@@ -121,6 +121,7 @@ class _Authority:
     def __init__(self, folder: Path) -> None:
         from cryptography import x509
         from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
         self._folder = folder
         certificate, key = folder / "ca.pem", folder / "ca.key"
@@ -130,9 +131,14 @@ class _Authority:
             self._make(certificate, key)
         try:
             self.certificate = x509.load_pem_x509_certificate(certificate.read_bytes())
-            self._key: Any = serialization.load_pem_private_key(key.read_bytes(), None)
+            found = serialization.load_pem_private_key(key.read_bytes(), None)
         except (OSError, ValueError, TypeError) as error:
             raise OncelogError(f"{folder} holds a CA that cannot be read: {error}") from error
+        if not isinstance(found, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
+            raise OncelogError(
+                f"{key} is of the type {type(found).__name__}; use a CA with an elliptic curve or RSA"
+            )
+        self._key = found
 
     def _make(self, certificate: Path, key: Path) -> None:
         made = _new_key()
@@ -217,7 +223,7 @@ def _builder(
 def _signed(
     builder: "x509.CertificateBuilder",
     key: "ec.EllipticCurvePrivateKey",
-    signer: "ec.EllipticCurvePrivateKey",
+    signer: "ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey",
     *,
     is_authority: bool,
 ) -> "x509.Certificate":

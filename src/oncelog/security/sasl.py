@@ -14,7 +14,7 @@ refused client may learn is the text of `SaslAuthenticationError`. The `reason` 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from oncelog.security.principal import Principal
 
@@ -114,7 +114,7 @@ class AcceptedToken:
     name: str
     expires_at_ms: int
     scopes: frozenset[str] = frozenset()
-    claims: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    claims: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
 
 
 class TokenRefusedError(Exception):

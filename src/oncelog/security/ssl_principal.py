@@ -12,7 +12,6 @@ classes, which read Java's except `(?<name>…)`, `\\p{…}` and classes within 
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from oncelog.security.distinguished_name import subject_of
 from oncelog.security.pki import CLUSTER_NAME
@@ -72,10 +71,12 @@ class Rule:
         )
 
 
-def refuse_process(certificate: Mapping[str, Any] | None) -> None:
+def refuse_process(certificate: Mapping[str, object] | None) -> None:
     """Raise ValueError for the certificate of a process of the cluster, which is for its private calls and no client's.
     Both kinds may be of one CA. `certificate`: as `getpeercert()` returns it."""
-    for kind, name in (certificate or {}).get("subjectAltName", ()):
+    names = (certificate or {}).get("subjectAltName", ())
+    assert isinstance(names, tuple), names
+    for kind, name in names:
         if kind == "DNS" and (name == CLUSTER_NAME or name.endswith(f".{CLUSTER_NAME}")):
             raise ValueError(
                 f"it names {name}: it is a process's and no client's; make one with `oncelog pki FOLDER --user NAME`"

@@ -3,7 +3,7 @@
 Spark compares the first batch with the schema exactly: microseconds in UTC, 32-bit offsets, a list's field `element`.
 """
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -26,14 +26,14 @@ _FIELDS: Final = (
 _TIMESTAMP_MS_MAX: Final = (2**63 - 1) // 1000
 
 
-def arrow_schema(include_headers: bool, include_outcome: bool) -> Any:
+def arrow_schema(include_headers: bool, include_outcome: bool) -> pa.Schema:
     headers = (("headers", _HEADERS),) if include_headers else ()
     return pa.schema(
         (*_FIELDS, *headers, *((("outcome", pa.string()),) if include_outcome else ()))
     )
 
 
-def record_batch(partition: Partition, columns: Columns, include_headers: bool) -> Any:
+def record_batch(partition: Partition, columns: Columns, include_headers: bool) -> pa.RecordBatch:
     """Return one Arrow batch of a partition's records.
     A timestamp that no count of microseconds can hold becomes the last that can."""
     count = len(columns)

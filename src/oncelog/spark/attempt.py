@@ -9,11 +9,12 @@ call may be repeated with the same arguments, so a lost answer is asked for agai
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from oncelog.client.cluster import Cluster
 from oncelog.errors import OncelogError
 from oncelog.ids import Partition, is_job_sink
+from oncelog.protocol.any_version import AnyMessage
 from oncelog.protocol.private_api import KEY_OF_METHOD, PRIVATE_CALLS
 from oncelog.sink_answer import SinkAnswer
 from oncelog.telemetry import spans
@@ -212,14 +213,14 @@ def refused_replay(reason: str, sink: str) -> ReplayRefusedError:
     )
 
 
-def _call(cluster: Cluster, method: str, **fields: Any) -> Any:
+def _call(cluster: Cluster, method: str, **fields: object) -> AnyMessage:
     request = PRIVATE_CALLS[KEY_OF_METHOD[method]].request(**fields)
     with spans.span(method, spans.Kind.CLIENT):
         return cluster.private_call(method, request)
 
 
 def _expect(
-    response: Any, attempt: AttemptName, what: str, accepted: set[SinkAnswer]
+    response: AnyMessage, attempt: AttemptName, what: str, accepted: set[SinkAnswer]
 ) -> SinkAnswer:
     answer = SinkAnswer(response.answer)
     if answer in accepted:

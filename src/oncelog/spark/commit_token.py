@@ -17,8 +17,9 @@ the batches before it, so the newest one suffices. Pure: what is to be written a
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self, TypedDict
 
 from oncelog.errors import OncelogError
 from oncelog.ids import job_sink_name
@@ -59,6 +60,15 @@ def _topic_name(prefix: str, transactional_id: str) -> str:
     if len(name) <= _TOPIC_NAME_MAX and _TOPIC_NAME.fullmatch(transactional_id):
         return name
     return prefix + hashlib.sha256(transactional_id.encode()).hexdigest()
+
+
+class _Stored(TypedDict):
+    """A token's JSON, if the record is one."""
+
+    format: int
+    query_id: str
+    batches: list[tuple[int, int, int, str]]
+    retired_query_ids: list[str]
 
 
 class CommittedBatch(NamedTuple):
@@ -103,7 +113,7 @@ class CommitToken:
     def from_bytes(cls, value: bytes, where: str) -> Self:
         """Raises OncelogError naming `where`, for what is no token or one of a newer version."""
         try:
-            found: Any = json.loads(value)
+            found: _Stored = json.loads(value)
             token_format = int(found["format"])
             if token_format > FORMAT:
                 raise OncelogError(
@@ -120,7 +130,7 @@ class CommitToken:
             ) from error
 
 
-def _batches(found: Any) -> tuple[CommittedBatch, ...]:
+def _batches(found: Sequence[tuple[int, int, int, str]]) -> tuple[CommittedBatch, ...]:
     """Raises ValueError and TypeError for what is no list of committed batches."""
     if not found:
         raise ValueError("no batch is in it")

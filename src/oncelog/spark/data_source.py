@@ -1,12 +1,17 @@
 """The data source `oncelog`, which Spark calls: it makes readers and writers out of options."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
 
 from oncelog.errors import OncelogError
 from oncelog.spark.message_first import message_first
-from oncelog.spark.options import parse_sink_options, parse_source_options
+from oncelog.spark.options import SinkOptions, parse_sink_options, parse_source_options
+
+if TYPE_CHECKING:
+    from oncelog.spark.sink import BatchWriter, StreamWriter
+    from oncelog.spark.source import BatchReader, StreamReader
 
 
 class DefaultSource(DataSource):
@@ -24,7 +29,7 @@ class DefaultSource(DataSource):
         return source_ddl(parse_source_options(self.options))
 
     @message_first
-    def reader(self, schema: Any) -> Any:
+    def reader(self, schema: StructType) -> "BatchReader":
         from oncelog.spark.columns import check_source_columns
         from oncelog.spark.source import BatchReader, PruningBatchReader
 
@@ -37,7 +42,7 @@ class DefaultSource(DataSource):
         return PruningBatchReader(options) if options.pushdown else BatchReader(options)
 
     @message_first
-    def streamReader(self, schema: Any) -> Any:  # noqa: N802
+    def streamReader(self, schema: StructType) -> "StreamReader":  # noqa: N802
         from oncelog.spark.columns import check_source_columns
         from oncelog.spark.source import StreamReader
 
@@ -46,13 +51,13 @@ class DefaultSource(DataSource):
         return StreamReader(options)
 
     @message_first
-    def writer(self, schema: Any, overwrite: bool) -> Any:
+    def writer(self, schema: StructType, overwrite: bool) -> "BatchWriter":
         from oncelog.spark.sink import BatchWriter
 
         return BatchWriter(self._sink_options(schema, overwrite))
 
     @message_first
-    def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "StreamWriter":  # noqa: N802
         from oncelog.spark.sink import StreamWriter
 
         options = self._sink_options(schema, overwrite)
@@ -63,7 +68,7 @@ class DefaultSource(DataSource):
             )
         return StreamWriter(options)
 
-    def _sink_options(self, schema: Any, overwrite: bool) -> Any:
+    def _sink_options(self, schema: StructType, overwrite: bool) -> SinkOptions:
         from oncelog.spark.columns import check_sink_columns
 
         if overwrite:

@@ -7,7 +7,7 @@ the driver. The driver writes all batches of the winning tasks in one transactio
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.client.cluster import SPOKEN, Cluster, NoSuchTopicError
 from oncelog.client.core.addresses import Address
@@ -20,6 +20,8 @@ from oncelog.spark.commit_token import TokenPlace
 from oncelog.spark.options import SinkOptions
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from oncelog.client.core.encode import ClosedBatch
 
 _log = logging.getLogger(__name__)
@@ -145,7 +147,7 @@ def collect_rows(
     nonce: bytes,
     task: TaskIdentity,
     batch_id: int | None,
-    iterator: Iterator[Any],
+    iterator: Iterator["pa.RecordBatch"],
 ) -> CollectedRows:
     """The task's rows, encoded and compressed.
 

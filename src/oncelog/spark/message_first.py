@@ -10,7 +10,7 @@ traceback is a few lines then, and the message is the last one.
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from oncelog.errors import OncelogError
 
@@ -41,12 +41,12 @@ def message_first(method: Callable[Arguments, ResultT]) -> Callable[Arguments, R
 
 
 def rows_message_first(
-    method: Callable[Arguments, Iterator[Any]],
-) -> Callable[Arguments, Iterator[Any]]:
+    method: Callable[Arguments, Iterator[ResultT]],
+) -> Callable[Arguments, Iterator[ResultT]]:
     """Decorate a generator in the same way; its errors come while Spark takes its rows."""
 
     @functools.wraps(method)
-    def wrapped(*arguments: Arguments.args, **named: Arguments.kwargs) -> Iterator[Any]:
+    def wrapped(*arguments: Arguments.args, **named: Arguments.kwargs) -> Iterator[ResultT]:
         try:
             yield from method(*arguments, **named)
         except OncelogError as error:

@@ -6,7 +6,7 @@ Spark stores what the source calls an offset as JSON; ours has the shape of Spar
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from oncelog.errors import OncelogError
 from oncelog.ids import Partition
@@ -53,7 +53,7 @@ def to_json(offsets: Mapping[Partition, int]) -> OffsetJson:
     return topics
 
 
-def from_json(topics: Mapping[str, Mapping[str, Any]]) -> OffsetVector:
+def from_json(topics: Mapping[str, object]) -> OffsetVector:
     """Return the offsets of the JSON form. Raises ValueError where the shape is not `{"topic": {"0": 123}}`."""
     offsets: OffsetVector = {}
     for topic, partitions in topics.items():
@@ -165,7 +165,7 @@ def check_covers(option: str, offsets: OffsetVector, partitions: Iterable[Partit
         )
 
 
-def _parse_object(text: str) -> dict[str, Any]:
+def _parse_object(text: str) -> dict[str, object]:
     value = json.loads(text)
     if not isinstance(value, dict):
         raise ValueError("it is no JSON object")

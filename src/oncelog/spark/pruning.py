@@ -3,9 +3,10 @@
 Filters arrive AND-ed, so each only narrows. Values of other types than a column's are left to Spark.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from oncelog.ids import Partition
 
@@ -16,8 +17,8 @@ OFFSET_END: Final = 2**63 - 1
 class Pruning:
     """Bounds that every matching record keeps. None: no bound."""
 
-    topics: frozenset[str] | None = None
-    partitions: frozenset[int] | None = None
+    topics: frozenset[object] | None = None
+    partitions: frozenset[object] | None = None
     offset_min: int = 0
     offset_end: int = OFFSET_END
     timestamp_ms: int | None = None
@@ -29,7 +30,7 @@ class Pruning:
             self.partitions is None or partition.partition in self.partitions
         )
 
-    def narrowed(self, column: str, operator: str, value: Any) -> "Pruning":
+    def narrowed(self, column: str, operator: str, value: object) -> "Pruning":
         """Return these bounds narrowed by a filter. A filter that says nothing about ranges changes nothing."""
         match column:
             case "topic":
@@ -43,16 +44,16 @@ class Pruning:
                 return replace(self, timestamp_ms=max(found, self.timestamp_ms or 0, 0))
         return self
 
-    def _narrowed_topics(self, operator: str, value: Any) -> "Pruning":
-        if operator not in ("==", "in"):
+    def _narrowed_topics(self, operator: str, value: object) -> "Pruning":
+        names = _values(operator, value)
+        if names is None:
             return self
-        names = frozenset([value] if operator == "==" else value)
         return replace(self, topics=names if self.topics is None else names & self.topics)
 
-    def _narrowed_partitions(self, operator: str, value: Any) -> "Pruning":
-        if operator not in ("==", "in"):
+    def _narrowed_partitions(self, operator: str, value: object) -> "Pruning":
+        numbers = _values(operator, value)
+        if numbers is None:
             return self
-        numbers = frozenset([value] if operator == "==" else value)
         kept = numbers if self.partitions is None else numbers & self.partitions
         return replace(self, partitions=kept)
 
@@ -67,3 +68,10 @@ class Pruning:
         return replace(
             self, offset_min=max(self.offset_min, low), offset_end=min(self.offset_end, high)
         )
+
+
+def _values(operator: str, value: object) -> frozenset[object] | None:
+    """Return the values that can match; None: the filter names none."""
+    if operator == "==":
+        return frozenset((value,))
+    return frozenset(value) if operator == "in" and isinstance(value, Iterable) else None

@@ -10,7 +10,7 @@ word's place. Zeros add nothing, so the width does not matter; the length is add
 stores checksums: with another hash every batch that was committed before looks different.
 """
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +44,7 @@ class RowChecksum:
         self.row_count = 0
         self.value = 0
 
-    def add(self, batch: Any) -> None:
+    def add(self, batch: pa.RecordBatch) -> None:
         """Add the rows of an Arrow record batch with columns of the sink."""
         if not batch.num_rows:
             return
@@ -52,7 +52,7 @@ class RowChecksum:
         self.value = (self.value + int(_row_hashes(batch).sum(dtype=np.uint64))) & CHECKSUM_MASK
 
 
-def _row_hashes(batch: Any) -> _Hashes:
+def _row_hashes(batch: pa.RecordBatch) -> _Hashes:
     total = np.zeros(batch.num_rows, dtype=np.uint64)
     weights = _odd_numbers(len(_COLUMNS))
     for weight, name in zip(weights, _COLUMNS, strict=True):
@@ -66,7 +66,7 @@ def _row_hashes(batch: Any) -> _Hashes:
     return _mixed(total)
 
 
-def _column_hashes(name: str, column: Any) -> _Hashes:
+def _column_hashes(name: str, column: pa.Array) -> _Hashes:
     if name == "headers":
         return _header_hashes(column)
     if name == "partition":
@@ -76,13 +76,13 @@ def _column_hashes(name: str, column: Any) -> _Hashes:
     return _of_bytes(as_binary(column))
 
 
-def _of_numbers(column: Any) -> _Hashes:
+def _of_numbers(column: pa.Array) -> _Hashes:
     filled = pc.fill_null(column.cast(pa.int64()), 0)
     numbers: npt.NDArray[np.int64] = filled.to_numpy(zero_copy_only=False)
     return numbers.view(np.uint64) * _MIX_1
 
 
-def _header_hashes(column: Any) -> _Hashes:
+def _header_hashes(column: pa.ListArray) -> _Hashes:
     """Return the sum over a row's headers, each weighted by its place: their order matters, as it does in a record."""
     hashes = np.zeros(len(column), dtype=np.uint64)
     items = column.flatten()
@@ -98,7 +98,7 @@ def _header_hashes(column: Any) -> _Hashes:
     return hashes
 
 
-def _of_bytes(column: Any) -> _Hashes:
+def _of_bytes(column: pa.BinaryArray) -> _Hashes:
     """Return the hash of each value of a binary array; null hashes as empty."""
     if column.null_count:
         column = pc.fill_null(column, b"")
@@ -113,7 +113,7 @@ def _of_bytes(column: Any) -> _Hashes:
     return hashes + lengths.astype(np.uint64) * _GOLDEN
 
 
-def _of_slice(column: Any, lengths: npt.NDArray[np.int32]) -> _Hashes:
+def _of_slice(column: pa.BinaryArray, lengths: npt.NDArray[np.int32]) -> _Hashes:
     longest, mean = int(lengths.max()), float(lengths.mean())
     if longest <= _LONG_ROW * mean + _WORD_BYTES:
         return _padded(column, longest)
@@ -124,7 +124,7 @@ def _of_slice(column: Any, lengths: npt.NDArray[np.int32]) -> _Hashes:
     return hashes
 
 
-def _padded(column: Any, longest: int) -> _Hashes:
+def _padded(column: pa.BinaryArray, longest: int) -> _Hashes:
     word_count = -(-longest // _WORD_BYTES)
     if not word_count:
         return np.zeros(len(column), dtype=np.uint64)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,13 @@ _MICROS: Final = 1000
 _Int32s = npt.NDArray[np.int32]
 
 
+class _Header(TypedDict):
+    """A header as Spark gives it."""
+
+    key: str | None
+    value: bytes | None
+
+
 class RowRouter:
     """Decides topic and partition of each row. Its state is the partition whose turn it is for rows without a key."""
 
@@ -39,7 +46,7 @@ class RowRouter:
         """The turn of the partitions.
         Tasks start at different ones, so that many small tasks do not all fill the first."""
 
-    def missing_topics(self, batch: Any) -> list[str]:
+    def missing_topics(self, batch: pa.RecordBatch) -> list[str]:
         """Return the topics of the batch whose partition count is not known yet.
         Raises OncelogError for a null topic."""
         if self._topic is not None:
@@ -55,7 +62,7 @@ class RowRouter:
     def learn(self, counts: Mapping[str, int]) -> None:
         self._counts.update(counts)
 
-    def routed(self, batch: Any) -> Iterator[tuple[Partition, Any]]:
+    def routed(self, batch: pa.RecordBatch) -> Iterator[tuple[Partition, pa.RecordBatch]]:
         """Yield the batch cut by topic and partition, rows in order. `missing_topics` must be empty."""
         for topic, of_topic in self._by_topic(batch):
             count = self._counts[topic]
@@ -70,7 +77,7 @@ class RowRouter:
                 low, high = int(bounds[number]), int(bounds[number + 1])
                 yield Partition(topic, number), sorted_batch.slice(low, high - low)
 
-    def _by_topic(self, batch: Any) -> Iterator[tuple[str, Any]]:
+    def _by_topic(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
         if self._topic is not None:
             yield self._topic, batch
             return
@@ -82,7 +89,7 @@ class RowRouter:
         for name in names:
             yield name, batch.filter(pc.equal(column, name))
 
-    def _partition_numbers(self, topic: str, count: int, batch: Any) -> _Int32s:
+    def _partition_numbers(self, topic: str, count: int, batch: pa.RecordBatch) -> _Int32s:
         numbers = self._computed(count, batch)
         if "partition" not in batch.schema.names:
             return numbers
@@ -97,7 +104,7 @@ class RowRouter:
             )
         return np.where(chosen >= 0, chosen, numbers).astype(np.int32)
 
-    def _computed(self, count: int, batch: Any) -> _Int32s:
+    def _computed(self, count: int, batch: pa.RecordBatch) -> _Int32s:
         rows = batch.num_rows
         if self._partitioner is Partitioner.ROUND_ROBIN or "key" not in batch.schema.names:
             return self._in_turn(rows, count)
@@ -114,24 +121,24 @@ class RowRouter:
         return (turns % count).astype(np.int32)
 
 
-def records_of(batch: Any) -> Iterator[Row]:
+def records_of(batch: pa.RecordBatch) -> Iterator[Row]:
     """Yield the batch's rows as (timestamp in ms, key, value, headers); a row without a time gets the present one."""
     names = batch.schema.names
     rows = batch.num_rows
     values = as_binary(batch.column("value")).to_pylist()
     keys = as_binary(batch.column("key")).to_pylist() if "key" in names else [None] * rows
-    headers: Sequence[Any] = [_NO_HEADERS] * rows
+    headers: Sequence[list[tuple[str, bytes | None]]] = [_NO_HEADERS] * rows
     if "headers" in names:
         headers = [_headers(items) for items in batch.column("headers").to_pylist()]
     return zip(_timestamps(batch), keys, values, headers, strict=True)
 
 
-def as_binary(column: Any) -> Any:
+def as_binary(column: pa.Array) -> pa.BinaryArray:
     """Return a string, binary or large column as 32-bit binary."""
     return column if column.type == pa.binary() else column.cast(pa.binary())
 
 
-def _timestamps(batch: Any) -> list[int]:
+def _timestamps(batch: pa.RecordBatch) -> list[int]:
     now = int(time.time() * 1000)
     if "timestamp" not in batch.schema.names:
         return [now] * batch.num_rows
@@ -145,7 +152,7 @@ def _timestamps(batch: Any) -> list[int]:
     return [int(value) for value in floored.tolist()]
 
 
-def _headers(items: list[dict[str, Any]] | None) -> list[tuple[str, bytes | None]]:
+def _headers(items: list[_Header | None] | None) -> list[tuple[str, bytes | None]]:
     if not items:
         return _NO_HEADERS
     headers = []
@@ -156,6 +163,6 @@ def _headers(items: list[dict[str, Any]] | None) -> list[tuple[str, bytes | None
     return headers
 
 
-def _is_null(column: Any) -> npt.NDArray[np.bool_]:
+def _is_null(column: pa.Array) -> npt.NDArray[np.bool_]:
     nulls: npt.NDArray[np.bool_] = column.is_null().to_numpy(zero_copy_only=False)
     return nulls

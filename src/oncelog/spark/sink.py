@@ -18,7 +18,7 @@ writer was made for this micro-batch and before a task starts. There is no other
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
@@ -53,6 +53,8 @@ from oncelog.spark.traces import ending_span, opened, opening_span, task_span
 from oncelog.telemetry import spans
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from oncelog.client.produce_pipeline import ProducePipeline
     from oncelog.spark.row_checksum import RowChecksum
 
@@ -92,7 +94,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._is_on_kafka = False
 
     @message_first
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Open the attempt, and return the state to pickle. Spark pickles the writer twice in a row;
         the second time it is open already."""
         if not self._is_open:
@@ -103,7 +105,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return dict(self.__dict__)
 
     @message_first
-    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+    def write(self, iterator: Iterator["pa.RecordBatch"]) -> WriterCommitMessage:
         task = _streaming_task()
         if self._is_on_kafka:
             return _rows_message(self._options, self._attempt, task, task.batch_id, iterator)
@@ -149,7 +151,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._batch_id = JOB_BATCH_ID if options.batch_id is None else options.batch_id
 
     @message_first
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         if not self._is_open:
             opened_attempt = _open(self._options, self._attempt, self._place)
             self._attempt = opened_attempt or self._attempt
@@ -162,7 +164,7 @@ class BatchWriter(DataSourceArrowWriter):
         return dict(self.__dict__)
 
     @message_first
-    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+    def write(self, iterator: Iterator["pa.RecordBatch"]) -> WriterCommitMessage:
         context = _context()
         task = TaskIdentity(
             query_id=self._query_id,
@@ -211,7 +213,7 @@ def _rows_message(
     attempt: AttemptName,
     task: TaskIdentity,
     batch_id: int | None,
-    iterator: Iterator[Any],
+    iterator: Iterator["pa.RecordBatch"],
 ) -> RowsMessage:
     with cluster_of(options) as cluster:
         return RowsMessage(collect_rows(options, cluster, attempt.nonce, task, batch_id, iterator))
@@ -222,7 +224,7 @@ def write_branch(
     attempt: AttemptName,
     task: TaskIdentity,
     adopt_query: bool,
-    iterator: Iterator[Any],
+    iterator: Iterator["pa.RecordBatch"],
 ) -> BranchOutcome:
     """Write a task's rows as one branch of the attempt and seal it. If the batch is committed already, only count the
     rows.
@@ -266,7 +268,10 @@ def write_branch(
 
 
 def _skipped(
-    options: SinkOptions, attempt: AttemptName, task: TaskIdentity, iterator: Iterator[Any]
+    options: SinkOptions,
+    attempt: AttemptName,
+    task: TaskIdentity,
+    iterator: Iterator["pa.RecordBatch"],
 ) -> BranchOutcome:
     """Write nothing; only count and hash the rows, so that the commit can compare them with what was committed."""
     from oncelog.spark.row_checksum import RowChecksum
@@ -292,7 +297,7 @@ def _produce(
     branch: JoinedBranch,
     pipeline: "ProducePipeline",
     task_partition: int,
-    iterator: Iterator[Any],
+    iterator: Iterator["pa.RecordBatch"],
 ) -> "RowChecksum":
     """Send every row and wait until all are acknowledged; return their number and checksum."""
     from oncelog.client.core.encode import BATCH_BYTES, BatchAccumulator, ProducerIdentity
@@ -372,7 +377,7 @@ def _refuse_incomplete(messages: list[WriterCommitMessage | None]) -> None:
         )
 
 
-def _context() -> Any:
+def _context() -> TaskContext:
     context = TaskContext.get()
     if context is None:
         raise OncelogError("the sink writes inside a Spark task, and there is none here")
@@ -384,7 +389,7 @@ def _streaming_task() -> TaskIdentity:
     Spark passes it in local properties, which are its own affair and may change."""
     context = _context()
     values = {
-        name: context.getLocalProperty(name)
+        name: context.getLocalProperty(name) or ""
         for name in (QUERY_ID_PROPERTY, RUN_ID_PROPERTY, BATCH_ID_PROPERTY)
     }
     missing = [name for name, value in values.items() if not value]

@@ -9,7 +9,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import (
     DataSourceReader,
@@ -54,6 +54,9 @@ from oncelog.spark.options import SourceOptions
 from oncelog.spark.pruning import Pruning
 from oncelog.spark.task_ranges import TriggerDelay, task_ranges
 from oncelog.wording import counted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _CONDITIONS: Final = {
     EqualTo: "==",
@@ -113,7 +116,7 @@ class BatchReader(DataSourceReader):
         )
 
     @rows_message_first
-    def read(self, partition: InputPartition) -> Iterator[Any]:
+    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         return read_range(self._options, partition)
 
 
@@ -151,7 +154,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         self._progress = None if options.group_id is None else GroupProgress(options)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Return the options alone, which tasks need to read; the driver's state stays on the driver."""
         kept = {"_cluster": None, "_target": None, "_delay": None, "_progress": None}
         return kept | {"_options": self._options}
@@ -208,7 +211,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _tasks(self._options, ranges_between(from_json(start), from_json(end)))
 
     @rows_message_first
-    def read(self, partition: InputPartition) -> Iterator[Any]:
+    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         return read_range(self._options, partition)
 
     def commit(self, end: OffsetJson) -> None:
@@ -284,7 +287,7 @@ def existing_partitions(cluster: Cluster, options: SourceOptions) -> list[Partit
     return [Partition(topic, number) for topic in sorted(counts) for number in range(counts[topic])]
 
 
-def read_range(options: SourceOptions, partition: InputPartition) -> Iterator[Any]:
+def read_range(options: SourceOptions, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
     """Yield the Arrow batches of one planned range. Runs in a task;
     Spark sends a bare InputPartition for an empty plan."""
     if not isinstance(partition, RangePartition):

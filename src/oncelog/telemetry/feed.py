@@ -21,12 +21,15 @@ import random
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from oncelog.errors import OncelogError
 from oncelog.ids import Partition
 from oncelog.runtime.cancellation import end, was_cancelled
 from oncelog.telemetry.events import HOLE, Value
+
+if TYPE_CHECKING:  # Loaded where a Redis is named.
+    from redis.asyncio import Redis
 
 _log = logging.getLogger("oncelog.feed")
 
@@ -145,7 +148,7 @@ class EventFeed:
         from redis.exceptions import RedisError
 
         # One try a call: whether and when to repeat is decided here.
-        redis: Any = Redis.from_url(
+        redis = Redis.from_url(
             self._url,
             socket_timeout=CALL_TIMEOUT_S,
             socket_connect_timeout=CALL_TIMEOUT_S,
@@ -177,7 +180,7 @@ class EventFeed:
         finally:
             await redis.aclose()
 
-    async def _send_batch(self, redis: Any) -> None:
+    async def _send_batch(self, redis: "Redis") -> None:
         batch = [self._queue[index] for index in range(min(len(self._queue), BATCH_EVENTS_MAX))]
         holes = [(one, one.count) for one in batch if isinstance(one, _Hole)]
         pipeline = redis.pipeline(transaction=False)

@@ -8,7 +8,7 @@ import json
 import logging
 import random
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final, Protocol, cast
 
 from oncelog.runtime.cancellation import end, was_cancelled
 from oncelog.telemetry.events import Value, order_of
@@ -28,6 +28,20 @@ PAGE_EVENTS: Final = 500
 BLOCK_MS: Final = 1_000
 """Milliseconds that one read waits for news. Then Redis is asked again, so a dead connection is noticed soon."""
 CALL_TIMEOUT_S: Final = 5.0
+
+
+_Entry = tuple[bytes, Mapping[bytes, bytes]]
+"""An entry of a stream: its id and its fields."""
+
+
+class _Stream(Protocol):
+    """What a client of Redis answers of a stream, undecoded."""
+
+    async def xrevrange(self, name: str, max: str = "+", *, count: int) -> list[_Entry]: ...
+
+    async def xread(
+        self, streams: Mapping[str, bytes], count: int, block: int
+    ) -> list[tuple[bytes, list[_Entry]]] | None: ...
 
 
 class StreamReader:
@@ -56,12 +70,14 @@ class StreamReader:
         from redis.backoff import NoBackoff
         from redis.exceptions import RedisError
 
-        redis: Any = Redis.from_url(
+        client = Redis.from_url(
             self._url,
             socket_timeout=CALL_TIMEOUT_S,
             socket_connect_timeout=CALL_TIMEOUT_S,
             retry=Retry(NoBackoff(), 0),
         )
+        # The package's types allow for every setting of a client. Ours decodes nothing.
+        redis = cast(_Stream, client)
         backoff_s = BACKOFF_S
         last: bytes | None = None
         try:
@@ -86,11 +102,11 @@ class StreamReader:
                     await asyncio.sleep(backoff_s * random.uniform(0.5, 1.0))
                     backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
         finally:
-            await redis.aclose()
+            await client.aclose()
 
-    async def _read_newest(self, redis: Any) -> bytes:
+    async def _read_newest(self, redis: _Stream) -> bytes:
         """Read the newest events, and return the id after which `_read_on` goes on."""
-        pages: list[list[tuple[bytes, dict[bytes, bytes]]]] = []
+        pages: list[list[_Entry]] = []
         before, left = "+", self._events_max
         while left > 0:
             page = await redis.xrevrange(self._stream, max=before, count=min(left, PAGE_EVENTS))
@@ -105,13 +121,13 @@ class StreamReader:
             await asyncio.sleep(0)
         return pages[0][0][0] if pages else b"0-0"
 
-    async def _still_there(self, redis: Any, last: bytes) -> bytes:
+    async def _still_there(self, redis: _Stream, last: bytes) -> bytes:
         """Return the id to go on from: `last`, or the start if Redis lost its stream and its clock was set back."""
         newest = await redis.xrevrange(self._stream, count=1)
         is_below = newest and order_of(newest[0][0].decode()) < order_of(last.decode())
         return b"0-0" if is_below else last
 
-    async def _read_on(self, redis: Any, last: bytes) -> tuple[bytes, bool]:
+    async def _read_on(self, redis: _Stream, last: bytes) -> tuple[bytes, bool]:
         """Read on, and return the id after which to go on, and True if more is there already."""
         count = 0
         answer = await redis.xread({self._stream: last}, count=PAGE_EVENTS, block=BLOCK_MS)

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from oncelog.errors import OncelogError
 from oncelog.telemetry import spans
@@ -52,6 +52,9 @@ _EXPORTERS_LOGGERS: Final = (
     "opentelemetry.exporter.otlp.proto.grpc.exporter",
     "opentelemetry.exporter.otlp.proto.http.trace_exporter",
 )
+_PartOfSdk: TypeAlias = Any
+"""The SDK's processors and our exporters, which look only at some of what the other's class says. Our classes are no
+subclasses, as the SDK is loaded late."""
 TOLD_EVERY_S: Final = 60.0
 SCOPE: Final = "oncelog"
 ROOT_DELAY_MS: Final = 100
@@ -97,11 +100,11 @@ class Tracing:
 
         self._sdk = sdk
         self._resources = resources
-        spans_exporter: Any = _BuildingExporter(new_exporter(), self._built)
-        self._processor: Any = BatchSpanProcessor(spans_exporter)
+        spans_exporter: _PartOfSdk = _BuildingExporter(new_exporter(), self._built)
+        self._processor: _PartOfSdk = BatchSpanProcessor(spans_exporter)
         # Roots have a queue, a thread and a connection of their own: no batch of other spans delays a root.
-        roots_exporter: Any = _BuildingExporter(new_exporter(), self._built)
-        self._root_processor: Any = BatchSpanProcessor(
+        roots_exporter: _PartOfSdk = _BuildingExporter(new_exporter(), self._built)
+        self._root_processor: _PartOfSdk = BatchSpanProcessor(
             roots_exporter, schedule_delay_millis=ROOT_DELAY_MS, max_queue_size=ROOTS_WAITING_MAX
         )
         self._sampled = _context(1, 1, is_remote=False)

@@ -258,11 +258,12 @@ def test_keys_that_cannot_verify_are_left_out():
         jwk("ES256", use="enc"),
         jwk("ES256", alg="ECDH-ES"),
         {"kty": "EC", "crv": "secp256k1", "kid": "bitcoin"},
+        {"kty": "EC", "crv": ["P-256"]},
         {"kty": "new"},
         "text",
     ]
     assert [key.kid for key in parse_key_set(key_set(*left_out, jwk("ES256")))] == ["ES256"]
-    with pytest.raises(ValueError, match="none of its 6 keys can verify"):
+    with pytest.raises(ValueError, match="none of its 7 keys can verify"):
         parse_key_set(key_set(*left_out))
 
 

@@ -4,6 +4,8 @@ import stat
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ed25519
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from oncelog.errors import OncelogError
@@ -52,8 +54,6 @@ def test_certificates_serve_tls_and_name_clients(tmp_path):
     server_context(files, ClientCertificates.REQUIRED)
     client_context(TlsFiles(alice.certificate, alice.key, None, tmp_path / "ca.pem"))
     der = x509.load_pem_x509_certificate(alice.certificate.read_bytes())
-    from cryptography.hazmat.primitives.serialization import Encoding
-
     rules = PrincipalRules("RULE:^.*CN=([^,]+).*$/$1/L,DEFAULT")
     assert str(rules.principal_of(der.public_bytes(Encoding.DER))) == "User:alice"
 
@@ -68,6 +68,15 @@ def test_half_a_ca_is_refused(tmp_path):
     make_development_pki(tmp_path)
     (tmp_path / "ca.key").unlink()
     with pytest.raises(OncelogError, match=r"one of ca\.pem and ca\.key"):
+        make_client_certificate(tmp_path, "alice")
+
+
+def test_a_ca_whose_key_signs_no_hash_is_refused(tmp_path):
+    make_development_pki(tmp_path)
+    other = ed25519.Ed25519PrivateKey.generate()
+    pem = other.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (tmp_path / "ca.key").write_bytes(pem)
+    with pytest.raises(OncelogError, match=r"ca\.key is of the type Ed25519PrivateKey"):
         make_client_certificate(tmp_path, "alice")
 
 

@@ -15,14 +15,15 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
 from queue import SimpleQueue
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from oncelog.client.errors import IllegalStateError
 
 ResultT = TypeVar("ResultT")
 Job = Callable[[], None]
 
-_CALLER: Final[ContextVar["_Caller[Any]"]] = ContextVar("caller")
+_JOBS: Final[ContextVar["SimpleQueue[Job | None]"]] = ContextVar("jobs")
+"""The jobs of the thread that waits for the present call."""
 
 
 class _Caller(Generic[ResultT]):
@@ -36,7 +37,7 @@ class _Caller(Generic[ResultT]):
         self.task: asyncio.Task[None] | None = None
 
     async def run(self, work: Callable[[], Awaitable[ResultT]]) -> None:
-        _CALLER.set(self)
+        _JOBS.set(self.jobs)
         try:
             self.result = await work()
         except asyncio.CancelledError:
@@ -183,21 +184,21 @@ class IoThread:
 
         return self.wait(work)
 
-    def finish(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def finish(self, work: Callable[[], Coroutine[object, object, None]]) -> None:
         """Do the work, and then end the I/O thread. Only the I/O thread itself calls this."""
         assert self._loop is not None
         task = self._loop.create_task(work())
         task.add_done_callback(lambda _: self.stop())
 
 
-def _cancel(caller: _Caller[Any]) -> None:
+def _cancel(caller: _Caller[ResultT]) -> None:
     if caller.task is not None:
         caller.task.cancel()
 
 
 async def in_caller(function: Job) -> None:
     """Run the function in the thread that waits for the present call. Raises the function's error."""
-    caller = _CALLER.get()
+    jobs = _JOBS.get()
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
 
@@ -217,5 +218,5 @@ async def in_caller(function: Job) -> None:
             failure = error
         loop.call_soon_threadsafe(end, failure)
 
-    caller.jobs.put(job)
+    jobs.put(job)
     await ended

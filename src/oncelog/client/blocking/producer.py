@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import TYPE_CHECKING, Final, Unpack
 
 from oncelog.client import producer
 from oncelog.client.blocking.delivery import Delivery
@@ -108,7 +108,7 @@ class Producer(Shell[producer.Producer]):
         wait_s = 0.0 if self._io.is_current else timeout_s
         self._end(functools.partial(self._inner.close, wait_s))
 
-    def _end(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def _end(self, close: Callable[[], Coroutine[object, object, None]]) -> None:
         if self._io.is_of_this_process:
             self._intake.close()
         super()._end(close)

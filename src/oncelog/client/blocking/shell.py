@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
+from typing import Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from oncelog.client.blocking.io_thread import IoThread
 
@@ -40,7 +40,7 @@ class Shell(Generic[InnerT]):
     def __enter__(self) -> Self:
         return self.start()
 
-    def _end(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def _end(self, close: Callable[[], Coroutine[object, object, None]]) -> None:
         """Close the client once, and end its thread. A call by another thread meanwhile waits for the end.
 
         In the child of a fork there is nothing to close.

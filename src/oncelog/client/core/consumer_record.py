@@ -9,7 +9,7 @@ record takes 12 µs, for a program wants Python objects.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from itertools import dropwhile, islice
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from oncelog.client.core.visibility import AbortedTransaction, sight_batches
 from oncelog.client.errors import SerializationError
@@ -22,6 +22,10 @@ CREATE_TIME, LOG_APPEND = 0, 1
 _NO_HEADERS: Final[tuple[tuple[str, bytes | None], ...]] = ()
 
 
+Deserialized: TypeAlias = Any
+"""A key or a value: bytes, or of the type that the program's own deserializer makes."""
+
+
 class ConsumerRecord(NamedTuple):
     """A record as the consumer read it."""
 
@@ -31,9 +35,9 @@ class ConsumerRecord(NamedTuple):
     timestamp_ms: int
     timestamp_type: int
     """0: the time is the producer's; 1: the leader's, of the append."""
-    key: Any
+    key: Deserialized
     """The key: bytes, or what the deserializer makes of them; None: the record has no key."""
-    value: Any
+    value: Deserialized
     """The value: bytes, or what the deserializer makes of them; None is a tombstone."""
     headers: tuple[tuple[str, bytes | None], ...]
     leader_epoch: int
@@ -44,7 +48,7 @@ class ConsumerRecord(NamedTuple):
         return Partition(self.topic, self.partition)
 
 
-Deserializer = Callable[[bytes], Any]
+Deserializer = Callable[[bytes], Deserialized]
 """A function that decodes a key or a value. It is not called for None."""
 
 

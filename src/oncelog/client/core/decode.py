@@ -9,7 +9,7 @@ values, one core). Layout of a record: `oncelog.record.records`.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -43,19 +43,24 @@ _LENGTH_SHIFT_MAX: Final = 28
 class Columns:
     """Records of one partition in offset order, as Arrow and numpy arrays of one length."""
 
-    keys: Any
-    values: Any
+    keys: pa.BinaryArray
+    values: pa.BinaryArray
     offsets: Int64s
     timestamps_ms: Int64s
     timestamp_types: npt.NDArray[np.int32]
     """0: the producer set the record's time; 1: the leader did, at the append."""
-    headers: Any | None
+    headers: pa.ListArray | None
     """The headers as HEADERS_TYPE, null for a record without headers; None when they were not asked for."""
     outcome: str | None = None
     """The outcome of the transaction of all these records; None when it was not asked for."""
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+
+class _Header(TypedDict):
+    key: str
+    value: bytes | None
 
 
 class _Body(NamedTuple):
@@ -214,7 +219,7 @@ class _Slots:
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
         self._array = pa.BinaryArray.from_buffers(pa.binary(), 4 * self._count + 1, buffers)
 
-    def take(self, slot: int, keep: slice, lengths: Int64s) -> Any:
+    def take(self, slot: int, keep: slice, lengths: Int64s) -> pa.BinaryArray:
         """Copy the slot of each kept record into an array of its own; a length of -1 becomes null."""
         indices = np.arange(slot, 4 * self._count, 4, dtype=np.int32)[keep]
         is_null = lengths[keep] < 0
@@ -235,10 +240,10 @@ def _timestamps(group: Sequence[_Body], counts: Sequence[int], deltas: Int64s) -
 
 def _headers(
     data: Buffer, counts: Int64s, starts: Int64s, ends: Int64s, group: Sequence[_Body]
-) -> Any:
+) -> pa.ListArray:
     """Return the headers of each record.
     They are read record by record: headers are rare, and read only when asked for."""
-    rows: list[list[dict[str, Any]] | None] = [None] * len(counts)
+    rows: list[list[_Header] | None] = [None] * len(counts)
     for row in np.flatnonzero(counts).tolist():
         try:
             rows[row] = _read_headers(data, int(counts[row]), int(starts[row]), int(ends[row]))
@@ -247,8 +252,8 @@ def _headers(
     return pa.array(rows, type=HEADERS_TYPE)
 
 
-def _read_headers(data: Buffer, count: int, at: int, end: int) -> list[dict[str, Any]]:
-    headers = []
+def _read_headers(data: Buffer, count: int, at: int, end: int) -> list[_Header]:
+    headers: list[_Header] = []
     for _ in range(count):
         length, at = read_varint(data, at)
         name, at = data[at : at + length], at + length

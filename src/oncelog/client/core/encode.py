@@ -5,7 +5,7 @@ Sequences count per partition from 0, as the first batch of a fresh producer id 
 """
 
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from aiokafka.record._crecords.default_records import DefaultRecordBatchBuilder
 
@@ -45,7 +45,7 @@ class _OpenBatch:
     __slots__ = ("append", "builder", "count", "counted_bytes")
 
     def __init__(self, identity: ProducerIdentity, batch_bytes: int) -> None:
-        self.builder: Any = DefaultRecordBatchBuilder(
+        self.builder: DefaultRecordBatchBuilder = DefaultRecordBatchBuilder(
             magic=MAGIC,
             compression_type=Codec.NONE,
             is_transactional=1,

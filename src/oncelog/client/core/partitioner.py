@@ -4,7 +4,7 @@
 whole Arrow columns: one pass of numpy per block of four bytes, over the rows whose keys are that long.
 """
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ Int32s = npt.NDArray[np.int32]
 _UInt32s = npt.NDArray[np.uint32]
 
 
-def murmur2(keys: Any) -> Int32s:
+def murmur2(keys: pa.BinaryArray) -> Int32s:
     """Return the signed 32-bit hash of each key of a binary Arrow array; that of a null is unspecified."""
     starts, lengths, data = _layout(keys)
     hashed = (np.uint32(_SEED) ^ lengths.astype(np.uint32)).astype(np.uint32)
@@ -37,13 +37,13 @@ def murmur2(keys: Any) -> Int32s:
     return hashed.view(np.int32)
 
 
-def partitions_of_keys(keys: Any, partition_count: int) -> Int32s:
+def partitions_of_keys(keys: pa.BinaryArray, partition_count: int) -> Int32s:
     """Return the partition of each key of a binary Arrow array; that of a null is unspecified."""
     return (murmur2(keys) & np.int32(0x7FFFFFFF)) % np.int32(partition_count)
 
 
 def _layout(
-    keys: Any,
+    keys: pa.BinaryArray,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
     """Return the start of each value, its length, and the bytes that hold the values."""
     assert keys.type == pa.binary(), keys.type

@@ -6,7 +6,7 @@ A value may be given as text, as a properties file has it.
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from oncelog.client.core.login import NAMES as LOGIN_NAMES
 from oncelog.client.core.login import ClientLogin, login_of
@@ -65,7 +65,7 @@ def settings_of(kind: type[SettingsT], given: Mapping[str, object]) -> SettingsT
     return kind(**values)
 
 
-def _value(name: str, kind: Any, value: object) -> object:
+def _value(name: str, kind: object, value: object) -> object:
     wanted = str(getattr(kind, "__name__", kind))
     if wanted == "bool":
         return _truth(name, value)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import Any
 
 from oncelog.client.core.admin_results import (
     BrokerDescription,
@@ -15,6 +14,7 @@ from oncelog.client.errors import ClientError
 from oncelog.client.network.admin_calls import AdminCalls, code_of, message_of, outcome, raise_error
 from oncelog.errors import ErrorCode
 from oncelog.protocol import versions
+from oncelog.protocol.any_version import AnyMessage
 from oncelog.security.acl import (
     Acl,
     AclFilter,
@@ -101,7 +101,7 @@ async def update_features(
 # ---------------------------------------------------------------------------------------------- ACLs
 
 
-def _filter(wanted: AclFilter) -> dict[str, Any]:
+def _filter(wanted: AclFilter) -> dict[str, int | str | None]:
     return {
         "resource_type_filter": int(wanted.resource_type),
         "resource_name_filter": wanted.resource_name,
@@ -113,7 +113,7 @@ def _filter(wanted: AclFilter) -> dict[str, Any]:
     }
 
 
-def _acl(resource: Any, one: Any) -> Acl:
+def _acl(resource: AnyMessage, one: AnyMessage) -> Acl:
     return Acl(
         ResourceType(resource.resource_type),
         resource.resource_name,
@@ -186,7 +186,7 @@ async def delete_acls(
     )
 
 
-def _deleted(wanted: AclFilter, found: Any) -> tuple[Acl, ...] | ClientError:
+def _deleted(wanted: AclFilter, found: AnyMessage) -> tuple[Acl, ...] | ClientError:
     """Return the ACLs that the filter deleted. The first ACL that could not be deleted is the error of the filter."""
     if code_of(found) is not ErrorCode.NONE:
         return item_error(code_of(found), str(wanted), message_of(found))

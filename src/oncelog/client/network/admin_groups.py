@@ -2,7 +2,6 @@
 
 import struct
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from oncelog.client.core.admin_results import (
     GroupDescription,
@@ -24,6 +23,7 @@ from oncelog.client.network.consumer_messages import (
 from oncelog.errors import ErrorCode
 from oncelog.ids import Partition
 from oncelog.protocol import versions
+from oncelog.protocol.any_version import AnyMessage
 
 _CLASSIC = "classic"
 _CONSUMER = "consumer"
@@ -72,7 +72,7 @@ async def describe_group(calls: AdminCalls, group_id: str) -> GroupDescription:
     return await _describe_classic(calls, group_id, what)
 
 
-def _consumer_group(one: Any) -> GroupDescription:
+def _consumer_group(one: AnyMessage) -> GroupDescription:
     return GroupDescription(
         one.group_id,
         _CONSUMER,

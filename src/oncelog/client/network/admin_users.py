@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from typing import Any
+from types import SimpleNamespace
 
 from oncelog.client.core.admin_results import Results
 from oncelog.client.core.scram_users import (
@@ -18,6 +18,7 @@ from oncelog.client.core.scram_users import (
 from oncelog.client.errors import ClientError
 from oncelog.client.network.admin_calls import AdminCalls, code_of, outcome, raise_error
 from oncelog.protocol import versions
+from oncelog.protocol.any_version import AnyMessage
 
 _DESCRIBE = "describe_user_scram_credentials()"
 
@@ -42,7 +43,7 @@ async def describe_users(
     )
 
 
-def _infos(one: Any) -> tuple[ScramCredentialInfo, ...]:
+def _infos(one: AnyMessage) -> tuple[ScramCredentialInfo, ...]:
     found = (
         ScramCredentialInfo(mechanism_name(info.mechanism), info.iterations)
         for info in one.credential_infos
@@ -81,8 +82,8 @@ async def _alter(
 
 
 def _request(
-    types: Any, alterations: Iterable[Alteration], passwords: Mapping[Alteration, bytes]
-) -> Any:
+    types: SimpleNamespace, alterations: Iterable[Alteration], passwords: Mapping[Alteration, bytes]
+) -> object:
     deletions, upsertions = [], []
     for one in alterations:
         common = {"name": one.user, "mechanism": mechanism_number(one.mechanism)}

@@ -10,7 +10,8 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from types import SimpleNamespace
+from typing import Final, TypeVar
 
 from oncelog.client.core.addresses import Address
 from oncelog.client.core.backoff import Backoff
@@ -29,6 +30,7 @@ from oncelog.client.network.connection import Connection, Features
 from oncelog.errors import ErrorCode, KafkaError, error_code_of
 from oncelog.ids import Partition
 from oncelog.protocol import versions
+from oncelog.protocol.any_version import AnyMessage
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +42,7 @@ _METADATA_PAUSE_S: Final = 0.1
 """Seconds between two requests for metadata that brought no news."""
 
 ResultT = TypeVar("ResultT")
-Build = Callable[[Any], Any]
+Build = Callable[[SimpleNamespace], object]
 """A function that makes a request from the constructors of its version (`Schema.request_types`)."""
 
 
@@ -272,7 +274,7 @@ class Brokers:
         build: Build,
         timeout_ms: int | None = None,
         at_most: int | None = None,
-    ) -> Any:
+    ) -> AnyMessage:
         """Make a call in the newest version that both sides know, `at_most` if given.
         Raises DisconnectedError, TimedOutError, UnsupportedError."""
         schema = connection.schema(api_key, at_most)
@@ -289,7 +291,7 @@ class Brokers:
         build: Build,
         timeout_ms: int | None = None,
         at_most: int | None = None,
-    ) -> Any:
+    ) -> AnyMessage:
         return await self.call(await self.any_connection(), api_key, build, timeout_ms, at_most)
 
     async def call_node(
@@ -299,7 +301,7 @@ class Brokers:
         build: Build,
         timeout_ms: int | None = None,
         at_most: int | None = None,
-    ) -> Any:
+    ) -> AnyMessage:
         """Call a node by its id.
         Raises KafkaError(COORDINATOR_NOT_AVAILABLE) for a node that is not in the metadata."""
         node = self.view.nodes.get(node_id)
@@ -319,7 +321,7 @@ class Brokers:
         build: Build,
         timeout_ms: int | None = None,
         at_most: int | None = None,
-    ) -> Any:
+    ) -> AnyMessage:
         """Call the coordinator of a group or a transactional id. One that fails is looked up again the next time."""
         node_id = await self.coordinator_of(kind, key)
         try:
@@ -466,7 +468,9 @@ class Brokers:
         self._on_change()
 
 
-def _metadata_request(types: Any, topics: Sequence[str] | None, *, may_make: bool) -> Any:
+def _metadata_request(
+    types: SimpleNamespace, topics: Sequence[str] | None, *, may_make: bool
+) -> object:
     return types.MetadataRequest(
         topics=None
         if topics is None
@@ -476,7 +480,7 @@ def _metadata_request(types: Any, topics: Sequence[str] | None, *, may_make: boo
     )
 
 
-def _topic_view(topic: Any) -> TopicView:
+def _topic_view(topic: AnyMessage) -> TopicView:
     partitions = sorted(topic.partitions, key=lambda one: one.partition_index)
     return TopicView(
         topic.name,

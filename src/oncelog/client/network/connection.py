@@ -13,7 +13,7 @@ import ssl
 from collections import deque
 from collections.abc import Callable, Mapping
 from importlib.metadata import version as installed_version
-from typing import Any, Final, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, cast
 
 from oncelog.client.core.addresses import Address
 from oncelog.client.core.login import OAUTHBEARER, ClientLogin
@@ -27,6 +27,7 @@ from oncelog.client.errors import (
 )
 from oncelog.errors import ErrorCode, OncelogError, error_code_of
 from oncelog.protocol import versions
+from oncelog.protocol.any_version import AnyMessage
 from oncelog.protocol.frames import (
     FrameError,
     FrameSplitter,
@@ -36,6 +37,9 @@ from oncelog.protocol.frames import (
 )
 from oncelog.protocol.messages import Schema, schema_of
 
+if TYPE_CHECKING:
+    from oncelog.client.login import Exchange
+
 ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024
 """The longest answer that is read, in bytes. A longer one is garbage: no broker sends so much."""
 CORRELATION_ID_MAX: Final = 2**31 - 1
@@ -44,7 +48,7 @@ LOGIN_AGAIN_AFTER: Final = 0.85
 SOFTWARE_NAME: Final = "oncelog-client"
 _CORRELATION_BYTES: Final = 4
 
-OnAnswer = Callable[[Any, ClientError | None], None]
+OnAnswer = Callable[[AnyMessage, ClientError | None], None]
 """A callback that is called with the answer and None, or with None and the error."""
 
 
@@ -184,7 +188,7 @@ class Connection(asyncio.Protocol):
         """Return the schema of the newest version that both sides know. Raises UnsupportedError."""
         return schema_of(api_key, chosen_version(api_key, self.served, self.address, at_most))
 
-    def send(self, schema: Schema, request: Any, timeout_s: float, on_answer: OnAnswer) -> None:
+    def send(self, schema: Schema, request: object, timeout_s: float, on_answer: OnAnswer) -> None:
         """Write a request at once. `on_answer` is called once, and never before `send` returns."""
         if self._transport is None:
             error = DisconnectedError(
@@ -198,19 +202,19 @@ class Connection(asyncio.Protocol):
         if self._timer is None or expires_at < self._timer.when():
             self._set_timer()
 
-    def send_one_way(self, schema: Schema, request: Any) -> bool:
+    def send_one_way(self, schema: Schema, request: object) -> bool:
         """Write a request that gets no answer (acks=0). False: the connection is closed."""
         if self._transport is None:
             return False
         self._write(schema, request)
         return True
 
-    async def call(self, schema: Schema, request: Any, timeout_s: float) -> Any:
+    async def call(self, schema: Schema, request: object, timeout_s: float) -> AnyMessage:
         """Send a request and wait for its answer. Raises DisconnectedError or TimedOutError;
         the effect is then unknown."""
         future = self._loop.create_future()
 
-        def answered(response: Any, error: ClientError | None) -> None:
+        def answered(response: AnyMessage, error: ClientError | None) -> None:
             if future.done():
                 return
             if error is None:
@@ -221,7 +225,7 @@ class Connection(asyncio.Protocol):
         self.send(schema, request, timeout_s, answered)
         return await future
 
-    def _write(self, schema: Schema, request: Any) -> None:
+    def _write(self, schema: Schema, request: object) -> None:
         assert self._transport is not None
         self._correlation_id = (self._correlation_id + 1) & CORRELATION_ID_MAX
         is_flexible = schema.request.__flexible__
@@ -312,7 +316,7 @@ class _ExchangeOver(Exception):
         self.lifetime_s = lifetime_s
 
 
-def _next_step(exchange: Any, answer: Any) -> tuple[Schema, Any]:
+def _next_step(exchange: "Exchange", answer: AnyMessage) -> tuple[Schema, object]:
     """Return the exchange's next request.
     Raises _ExchangeOver at its end: StopIteration cannot leave a thread's future."""
     try:
@@ -323,7 +327,7 @@ def _next_step(exchange: Any, answer: Any) -> tuple[Schema, Any]:
     return schema, request
 
 
-def _read_api_versions(schema: Schema, frame: memoryview) -> Any:
+def _read_api_versions(schema: Schema, frame: memoryview) -> AnyMessage:
     """Read the answer to ApiVersions.
     A broker that does not know our version answers in version 0, which only the error code tells."""
     code = int.from_bytes(frame[_CORRELATION_BYTES : _CORRELATION_BYTES + 2], "big", signed=True)

@@ -7,8 +7,9 @@ Rare requests (positions, heartbeats, commits) are tasks. News for the program w
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Coroutine, Iterable, Mapping
+from types import SimpleNamespace
+from typing import Final
 from uuid import uuid4
 
 from oncelog.client.core.consumer_record import Deserializers, reader_class
@@ -30,7 +31,7 @@ from oncelog.client.errors import (
     RetriableError,
     UnsupportedError,
 )
-from oncelog.client.network.brokers import GROUP, Brokers, NetworkSettings
+from oncelog.client.network.brokers import GROUP, Brokers, Build, NetworkSettings
 from oncelog.client.network.consumer_messages import (
     commit_codes,
     epoch_answers,
@@ -47,6 +48,7 @@ from oncelog.client.network.fetches import Fetches
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition
 from oncelog.protocol import versions
+from oncelog.protocol.any_version import AnyMessage
 
 logger = logging.getLogger(__name__)
 
@@ -223,7 +225,7 @@ class ConsumerLoop:
             self.tell()
         return next_ms
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[object, object, None]) -> None:
         task = self.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -352,7 +354,7 @@ class ConsumerLoop:
     def member(self) -> GroupMember:
         return self.membership.member
 
-    async def ask_group(self, api_key: int, build: Callable[[Any], Any]) -> Any:
+    async def ask_group(self, api_key: int, build: Build) -> AnyMessage:
         return await self.brokers.call_coordinator(
             GROUP, self.settings.group_id or "", api_key, build
         )
@@ -430,7 +432,7 @@ class ConsumerLoop:
             logger.info("the metadata of all topics could not be read: %s", error)
         self.wake()
 
-    def _request(self, types: Any, beat: Heartbeat) -> Any:
+    def _request(self, types: SimpleNamespace, beat: Heartbeat) -> object:
         group_id = self.settings.group_id or ""
         request = heartbeat_request(types, group_id, self.membership.member_id, beat)
         if beat.pattern and not hasattr(request, "subscribed_topic_regex"):

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from oncelog.client.core.counts import NodeTimes
 from oncelog.client.core.fetch_session import Asked, FetchSession
@@ -12,7 +12,7 @@ from oncelog.client.core.partition_state import Fetch
 from oncelog.client.core.spoken import BY_NAME_MAX
 from oncelog.client.errors import ClientError
 from oncelog.client.network.brokers import Brokers
-from oncelog.client.network.connection import Connection
+from oncelog.client.network.connection import Connection, OnAnswer
 from oncelog.client.network.consumer_messages import (
     fetch_answers,
     fetch_leaders,
@@ -22,6 +22,7 @@ from oncelog.client.network.consumer_messages import (
 )
 from oncelog.errors import error_code_of
 from oncelog.protocol import versions
+from oncelog.protocol.any_version import AnyMessage
 from oncelog.protocol.messages import Schema
 
 logger = logging.getLogger(__name__)
@@ -53,7 +54,7 @@ class Fetches:
         asked = session.ask(fetch, has_ids=schema.version > BY_NAME_MAX[versions.FETCH])
         began = self._loop.time()
 
-        def answered(response: Any, error: ClientError | None) -> None:
+        def answered(response: AnyMessage, error: ClientError | None) -> None:
             self.times.add(fetch.node_id, self._loop.time() - began)
             if error is not None:
                 logger.debug("a fetch was not answered: %s", error)
@@ -73,13 +74,15 @@ class Fetches:
         schema: Schema,
         fetch: Fetch,
         asked: Asked,
-        answered: Callable[[Any, ClientError | None], None],
+        answered: OnAnswer,
     ) -> None:
         settings = self._core.settings
         request = fetch_request(schema.request_types, settings, fetch.max_bytes, asked)
         connection.send(schema, request, settings.request_timeout_ms / 1000, answered)
 
-    def _fetched(self, session: FetchSession, asked: Asked, fetch: Fetch, response: Any) -> None:
+    def _fetched(
+        self, session: FetchSession, asked: Asked, fetch: Fetch, response: AnyMessage
+    ) -> None:
         core = self._core
         core.fetch_ended(fetch)
         error = error_code_of(response.error_code.value)
@@ -122,5 +125,5 @@ class Fetches:
         return self._loop.time() * 1000
 
 
-def _ignored(response: Any, error: ClientError | None) -> None:
+def _ignored(response: AnyMessage, error: ClientError | None) -> None:
     pass

@@ -7,7 +7,7 @@ is due.
 import asyncio
 import logging
 import random
-from typing import Any, Final
+from typing import Final
 
 from oncelog.client.core.accumulator import NEVER, Drained
 from oncelog.client.core.counts import NodeTimes
@@ -31,6 +31,7 @@ from oncelog.client.network.producer_messages import (
 )
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.protocol import versions
+from oncelog.protocol.any_version import AnyMessage
 from oncelog.protocol.messages import Schema
 
 logger = logging.getLogger(__name__)
@@ -178,7 +179,7 @@ class ProducerLoop:
 
         began = self.loop.time()
 
-        def answered(response: Any, error: ClientError | None) -> None:
+        def answered(response: AnyMessage, error: ClientError | None) -> None:
             self.times.add(request.node_id, self.loop.time() - began)
             if error is not None:
                 self._lost(request, error)
@@ -188,7 +189,7 @@ class ProducerLoop:
         connection.send(schema, message, self.settings.request_timeout_ms / 1000, answered)
 
     def _send_one_way(
-        self, connection: Connection, schema: Schema, message: Any, request: Drained
+        self, connection: Connection, schema: Schema, message: object, request: Drained
     ) -> None:
         """Send batches with acks=0: they count as delivered when written, and their offset is not known (S2-56)."""
         is_written = connection.send_one_way(schema, message)
@@ -198,7 +199,7 @@ class ProducerLoop:
             self.core.batch_answered(batch, PartitionAnswer(code), self.now_ms())
         self.wake()
 
-    def _produced(self, connection: Connection, request: Drained, response: Any) -> None:
+    def _produced(self, connection: Connection, request: Drained, response: AnyMessage) -> None:
         if response.throttle_time:
             self.brokers.throttle(connection, response.throttle_time.total_seconds())
         for told in new_leaders(response, request.batches):
