@@ -6,7 +6,8 @@ delays.
 
 import asyncio
 import contextlib
-from typing import Any, Final, Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.protocol.versions import END_TXN
@@ -17,9 +18,6 @@ from oncelog.rpc.stubs import GroupCoordinatorStub, StorageStub
 from oncelog_listener.call import Call
 from oncelog_listener.routes import ROUTES
 from oncelog_server.faults.transactions import Transactions
-
-_WRITE_MARKERS: Final = (STORAGE, GROUP_COORDINATOR)
-
 
 _WritesMarkers = StorageStub | GroupCoordinatorStub
 
@@ -101,7 +99,10 @@ class MarkerGates:
     def __init__(self, directory: LocalDirectory, transactions: Transactions) -> None:
         self._directory = directory
         self._transactions = transactions
-        self._real = {name: directory.stub(0, name) for name in _WRITE_MARKERS}
+        self._real: Mapping[str, _WritesMarkers] = {
+            STORAGE: directory.storage(0),
+            GROUP_COORDINATOR: directory.group_coordinator(0),
+        }
         self._gates: dict[str, Gate] = {}
         self._producer_ids: dict[str, set[int]] = {}
         self._late: set[asyncio.Task[pb.WriteTxnMarkersResponse]] = set()
