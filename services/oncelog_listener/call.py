@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from typing import Any, Final, NamedTuple
+from typing import Final, Generic, NamedTuple
+
+from typing_extensions import TypeVar
 
 from oncelog.api.v1 import types_pb2
 from oncelog.protocol.messages import Schema
@@ -132,12 +134,18 @@ class Session:
         self.on_login()
 
 
+RequestT_co = TypeVar("RequestT_co", covariant=True, default=object)
+TypesT_co = TypeVar("TypesT_co", covariant=True, default=object)
+
+
 @dataclass(slots=True)
-class Call:
+class Call(Generic[RequestT_co, TypesT_co]):
+    """A request. A handler says whose: `EndTxnCall` of `kafka_calls` is a `Call[EndTxnRequest, EndTxnResponseTypes]`."""
+
     api_key: int
     version: int
     client_id: str | None
-    request: Any
+    request: RequestT_co
     """The request as kio decodes it in this version."""
     schema: Schema
     session: Session
@@ -237,6 +245,7 @@ class Call:
         refusals[transactional_id, self.api_key] = Refusal(delayed_by, self.session.received_count)
 
     @property
-    def types(self) -> Any:
+    def types(self) -> TypesT_co:
         """The constructors of the response's classes; they drop fields that this version does not have."""
-        return self.schema.response_types
+        types: TypesT_co = self.schema.response_types
+        return types

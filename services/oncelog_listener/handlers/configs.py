@@ -4,8 +4,10 @@ Clients see listeners as brokers. Settings of storage nodes and coordinators are
 them when they register. A node that is no listener can be named too, which Kafka's own clients never do.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
@@ -27,6 +29,15 @@ from oncelog_listener.core.config_entries import (
     topic_entries,
 )
 from oncelog_listener.topic_access import GROUP_REFUSED, TOPIC_REFUSED, cluster_refusal
+
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+    from oncelog_listener.kafka_calls import (
+        AlterConfigsCall,
+        DescribeConfigsCall,
+        IncrementalAlterConfigsCall,
+        ListConfigResourcesCall,
+    )
 
 _Change = Callable[[Any, Mapping[str, str], ResourceType], tuple[dict[str, str], list[str]]]
 """A function that takes a resource of the request and its present configs, and returns (what to set, what to
@@ -51,7 +62,7 @@ _LISTED: Final = (
 )
 
 
-async def describe_configs(call: Call) -> Any:
+async def describe_configs(call: DescribeConfigsCall) -> kafka.DescribeConfigsResponse:
     types = call.types
     results = []
     described_count = 0
@@ -80,7 +91,7 @@ async def describe_configs(call: Call) -> Any:
     return types.DescribeConfigsResponse(results=tuple(results))
 
 
-async def _wanted(call: Call) -> dict[tuple[int, str], frozenset[str] | None]:
+async def _wanted(call: DescribeConfigsCall) -> dict[tuple[int, str], frozenset[str] | None]:
     """Return the configs that are wanted of each (type, name); None: all.
 
     A resource that is named many times is answered once. Otherwise the answer would be a thousand times larger than
@@ -158,7 +169,9 @@ def _not_served(resource_type: int) -> Unanswered:
     )
 
 
-def _described(call: Call, entry: ConfigEntry) -> Any:
+def _described(
+    call: DescribeConfigsCall, entry: ConfigEntry
+) -> kafka.DescribeConfigsResponseTypes.DescribeConfigsResourceResult:
     types, request = call.types, call.request
     wants_documentation = call.version >= _DOCUMENTATION_FROM and request.include_documentation
     return types.DescribeConfigsResourceResult(
@@ -178,14 +191,16 @@ def _described(call: Call, entry: ConfigEntry) -> Any:
     )
 
 
-async def incremental_alter_configs(call: Call) -> Any:
+async def incremental_alter_configs(
+    call: IncrementalAlterConfigsCall,
+) -> kafka.IncrementalAlterConfigsResponse:
     types = call.types
     return types.IncrementalAlterConfigsResponse(
         responses=await _altered_resources(call, _incremental)
     )
 
 
-async def alter_configs(call: Call) -> Any:
+async def alter_configs(call: AlterConfigsCall) -> kafka.AlterConfigsResponse:
     """Answer AlterConfigs. A config that is not named goes back to its default. Kafka deprecated it for that; older
     clients send it."""
     types = call.types
@@ -275,7 +290,7 @@ def _overrides(
             return image.broker_configs(name)
 
 
-async def list_config_resources(call: Call) -> Any:
+async def list_config_resources(call: ListConfigResourcesCall) -> kafka.ListConfigResourcesResponse:
     """Answer which resources DescribeConfigs knows (KIP-1142). Version 0 asks for client metrics, which oncelog does
     not have."""
     types, image = call.types, call.cluster.image
@@ -312,7 +327,9 @@ async def list_config_resources(call: Call) -> Any:
     )
 
 
-def _listed(call: Call, resource_type: int, name: str) -> Any:
+def _listed(
+    call: ListConfigResourcesCall, resource_type: int, name: str
+) -> kafka.ListConfigResourcesResponseTypes.ConfigResource:
     if call.version < _ALL_TYPES_FROM:
         return call.types.ConfigResource(resource_name=name)
     return call.types.ConfigResource(resource_name=name, resource_type=resource_type)

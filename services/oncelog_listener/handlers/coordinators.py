@@ -7,7 +7,9 @@ librdkafka does not always repeat FindCoordinator: refused three times within ha
 `send_offsets_to_transaction` waits in spite of its timeout until a connection breaks.
 """
 
-from typing import Any, Final
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.errors import ErrorCode
 from oncelog.rpc.metadata import GROUP, TRANSACTION
@@ -18,6 +20,10 @@ from oncelog_listener.core.authorized_operations import NOT_ASKED
 from oncelog_listener.group_access import group_refusal, transaction_refusal
 from oncelog_listener.topic_access import operations_on_cluster
 
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+    from oncelog_listener.kafka_calls import DescribeClusterCall, FindCoordinatorCall
+
 _KINDS: Final = {0: GROUP, 1: TRANSACTION}
 """The kind of shard of each of Kafka's key types; 2 is a share group, which oncelog does not have."""
 
@@ -25,7 +31,7 @@ _KEYS_FROM: Final = 4
 _BROKERS: Final = 1
 
 
-async def find_coordinator(call: Call) -> Any:
+async def find_coordinator(call: FindCoordinatorCall) -> kafka.FindCoordinatorResponse:
     request = call.request
     key_type = request.key_type if call.version >= 1 else 0
     brokers = brokers_for(call)
@@ -71,7 +77,7 @@ def _nowhere(code: ErrorCode, message: str) -> dict[str, Any]:
     }
 
 
-async def describe_cluster(call: Call) -> Any:
+async def describe_cluster(call: DescribeClusterCall) -> kafka.DescribeClusterResponse:
     cluster, types = call.cluster, call.types
     endpoint_type = call.request.endpoint_type if call.version >= 1 else _BROKERS
     if endpoint_type != _BROKERS:

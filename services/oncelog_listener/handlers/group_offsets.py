@@ -4,8 +4,10 @@ Partitions that do not exist are refused here, as Kafka's brokers do before they
 without them. The coordinator hears which topic a name meant here, and refuses it if that is another one by now.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.api.v1 import coordinator_pb2, types_pb2
 from oncelog.api.v1 import groups_pb2 as pb
@@ -28,6 +30,15 @@ from oncelog_listener.handlers.groups import (
 from oncelog_listener.shard_calls import TRANSACTION_SHARD, call_shard
 from oncelog_listener.topic_ids import topic_fields, topic_name
 
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+    from oncelog_listener.kafka_calls import (
+        AddOffsetsToTxnCall,
+        OffsetCommitCall,
+        OffsetDeleteCall,
+        TxnOffsetCommitCall,
+    )
+
 _LEADER_EPOCH_FROM: Final = 6
 _TXN_LEADER_EPOCH_FROM: Final = 2
 _TXN_MEMBER_FROM: Final = 3
@@ -38,7 +49,7 @@ _TV2: Final = 2
 # ---------------------------------------------------------------------------------------------------- commits
 
 
-async def offset_commit(call: Call) -> Any:
+async def offset_commit(call: OffsetCommitCall) -> kafka.OffsetCommitResponse:
     request = call.request
     topics = [(topic_name(call.cluster.image, topic), topic) for topic in request.topics]
     refusal = group_refusal(call, Operation.READ, request.group_id)
@@ -77,7 +88,7 @@ async def offset_commit(call: Call) -> Any:
     return types.OffsetCommitResponse(topics=tuple(topic_results))
 
 
-async def txn_offset_commit(call: Call) -> Any:
+async def txn_offset_commit(call: TxnOffsetCommitCall) -> kafka.TxnOffsetCommitResponse:
     """Commit offsets that become visible with their transaction. The version says which protocol the producer
     speaks."""
     request = call.request
@@ -211,7 +222,7 @@ async def _coded(
     return tuple(found)
 
 
-async def add_offsets_to_txn(call: Call) -> Any:
+async def add_offsets_to_txn(call: AddOffsetsToTxnCall) -> kafka.AddOffsetsToTxnResponse:
     """Add the partition of `__consumer_offsets` to which the offsets of a TV1 producer's group will be written."""
     request = call.request
     code: int = commit_refusal(call, request.transactional_id, request.group_id)
@@ -244,7 +255,7 @@ async def add_offsets_to_txn(call: Call) -> Any:
 # ---------------------------------------------------------------------------------------------------- removal
 
 
-async def offset_delete(call: Call) -> Any:
+async def offset_delete(call: OffsetDeleteCall) -> kafka.OffsetDeleteResponse:
     request = call.request
     image, codes = call.cluster.image, {}
     existing: list[TopicPartition] = []

@@ -6,11 +6,13 @@ if a member is slow. Only the requests behind it on the same connection wait wit
 clients build on. Both go on when their client leaves: the member is in the group until its session times out.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from copy import deepcopy
 from operator import attrgetter
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from google.protobuf.message import Message
 
@@ -29,6 +31,15 @@ from oncelog_listener.core.repeating import Repeatable, is_repeated
 from oncelog_listener.group_access import group_refusal
 from oncelog_listener.retry_policy import RetryPolicy, was_sent
 from oncelog_listener.shard_calls import GROUP_SHARD, call_shard
+
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+    from oncelog_listener.kafka_calls import (
+        HeartbeatCall,
+        JoinGroupCall,
+        LeaveGroupCall,
+        SyncGroupCall,
+    )
 
 
 class _OfGroup(Protocol):
@@ -156,7 +167,7 @@ def _payload_fault(call: Call, payloads: Any) -> ErrorCode:
     return ErrorCode.NONE
 
 
-async def join_group(call: Call) -> Any:
+async def join_group(call: JoinGroupCall) -> kafka.JoinGroupResponse:
     request = call.request
     refusal = group_refusal(call, Operation.READ, request.group_id)
     if refusal:
@@ -221,7 +232,9 @@ async def join_group(call: Call) -> Any:
     )
 
 
-def _not_joined(call: Call, error_code: int, member_id: str | None = None) -> Any:
+def _not_joined(
+    call: JoinGroupCall, error_code: int, member_id: str | None = None
+) -> kafka.JoinGroupResponse:
     """Return a refusal. It names the member: with MEMBER_ID_REQUIRED that is the id to come back with."""
     return call.types.JoinGroupResponse(
         error_code=error_code,
@@ -239,7 +252,7 @@ def _protocol_name(call: Call, name: str) -> str | None:
     return name if name or call.version < _NULL_PROTOCOL_FROM else None
 
 
-async def sync_group(call: Call) -> Any:
+async def sync_group(call: SyncGroupCall) -> kafka.SyncGroupResponse:
     request = call.request
     protocol_type = getattr(request, "protocol_type", None)
     protocol_name = getattr(request, "protocol_name", None)
@@ -276,7 +289,7 @@ async def sync_group(call: Call) -> Any:
     )
 
 
-def _not_synced(call: Call, error_code: int) -> Any:
+def _not_synced(call: SyncGroupCall, error_code: int) -> kafka.SyncGroupResponse:
     return call.types.SyncGroupResponse(
         error_code=error_code,
         protocol_type=None,
@@ -285,7 +298,7 @@ def _not_synced(call: Call, error_code: int) -> Any:
     )
 
 
-async def heartbeat(call: Call) -> Any:
+async def heartbeat(call: HeartbeatCall) -> kafka.HeartbeatResponse:
     request = call.request
     answer: Any = refused(call)
     if not answer:
@@ -301,7 +314,7 @@ async def heartbeat(call: Call) -> Any:
     return call.types.HeartbeatResponse(error_code=code_of(answer))
 
 
-async def leave_group(call: Call) -> Any:
+async def leave_group(call: LeaveGroupCall) -> kafka.LeaveGroupResponse:
     request = call.request
     if call.version < _MANY_LEAVE_FROM:
         leaving = [pb.LeaveGroupRequest.Member(member_id=request.member_id)]

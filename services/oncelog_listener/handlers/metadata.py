@@ -4,14 +4,15 @@ Storage nodes take no client connections. `brokers` decides which listeners a cl
 is told leads a partition.
 """
 
-from typing import Any, Final
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from oncelog.api.v1 import controller_pb2
 from oncelog.errors import ErrorCode
 from oncelog.security.acl import Operation, ResourceType
 from oncelog_listener.brokers import Brokers, brokers_for
-from oncelog_listener.call import Call
 from oncelog_listener.core.authorized_operations import NOT_ASKED
 from oncelog_listener.core.topic_names import is_legal_topic_name
 from oncelog_listener.topic_access import (
@@ -22,12 +23,16 @@ from oncelog_listener.topic_access import (
 )
 from oncelog_listener.topic_creation import create_missing
 
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+    from oncelog_listener.kafka_calls import DescribeTopicPartitionsCall, MetadataCall
+
 _AUTO_CREATION_FROM: Final = 4
 _ALL_IS_NULL_FROM: Final = 1
 _LEADER_EPOCH_NONE: Final = -1
 
 
-async def metadata(call: Call) -> Any:
+async def metadata(call: MetadataCall) -> kafka.MetadataResponse:
     request, cluster = call.request, call.cluster
     wanted = request.topics
     brokers = brokers_for(call)
@@ -60,7 +65,7 @@ async def metadata(call: Call) -> Any:
     return _response(call, tuple(topics), brokers)
 
 
-async def _created_or_refused(call: Call, names: list[str]) -> frozenset[str]:
+async def _created_or_refused(call: MetadataCall, names: list[str]) -> frozenset[str]:
     """Create the topics that are missing; return the names that the client may not create."""
     cluster = call.cluster
     if not cluster.settings.auto_create_topics:
@@ -74,7 +79,9 @@ async def _created_or_refused(call: Call, names: list[str]) -> frozenset[str]:
     return refused
 
 
-async def _wanted_topic(call: Call, wanted: Any, brokers: Brokers, refused: set[str]) -> Any:
+async def _wanted_topic(
+    call: MetadataCall, wanted: Any, brokers: Brokers, refused: set[str]
+) -> Any:
     image = call.cluster.image
     # The Java Admin client sends an empty name beside an id, others send null: as in Kafka, the id decides.
     topic_id = getattr(wanted, "topic_id", None)
@@ -103,12 +110,12 @@ async def _wanted_topic(call: Call, wanted: Any, brokers: Brokers, refused: set[
 
 
 def _missing(
-    call: Call,
+    call: MetadataCall,
     name: str | None,
     topic_id: UUID | None,
     code: ErrorCode,
     operations: int = NOT_ASKED,
-) -> Any:
+) -> kafka.MetadataResponseTypes.MetadataResponseTopic:
     return call.types.MetadataResponseTopic(
         error_code=code,
         # Before version 12 a name cannot be null.
@@ -120,7 +127,9 @@ def _missing(
     )
 
 
-async def _topic(call: Call, topic: controller_pb2.Topic, brokers: Brokers) -> Any:
+async def _topic(
+    call: MetadataCall, topic: controller_pb2.Topic, brokers: Brokers
+) -> kafka.MetadataResponseTypes.MetadataResponseTopic:
     partitions: list[Any] = []
     for partition in topic.partitions:
         partitions.append(_partition(call, topic, partition, brokers))
@@ -137,8 +146,11 @@ async def _topic(call: Call, topic: controller_pb2.Topic, brokers: Brokers) -> A
 
 
 def _partition(
-    call: Call, topic: controller_pb2.Topic, partition: controller_pb2.Partition, brokers: Brokers
-) -> Any:
+    call: MetadataCall,
+    topic: controller_pb2.Topic,
+    partition: controller_pb2.Partition,
+    brokers: Brokers,
+) -> kafka.MetadataResponseTypes.MetadataResponsePartition:
     node_id = brokers.leader_of(topic.name, partition.partition)
     has_leader = partition.leader >= 0
     return call.types.MetadataResponsePartition(
@@ -152,19 +164,21 @@ def _partition(
     )
 
 
-def _topic_operations(call: Call, name: str) -> int:
+def _topic_operations(call: MetadataCall, name: str) -> int:
     is_wanted = getattr(call.request, "include_topic_authorized_operations", False)
     return operations_on_topic(call, name) if is_wanted else NOT_ASKED
 
 
-def _cluster_operations(call: Call) -> int:
+def _cluster_operations(call: MetadataCall) -> int:
     """Return the operations on the cluster that the client may do. From version 11 on only DescribeCluster answers
     them."""
     is_wanted = getattr(call.request, "include_cluster_authorized_operations", False)
     return operations_on_cluster(call) if is_wanted else NOT_ASKED
 
 
-def _response(call: Call, topics: tuple[Any, ...], brokers: Brokers) -> Any:
+def _response(
+    call: MetadataCall, topics: tuple[Any, ...], brokers: Brokers
+) -> kafka.MetadataResponse:
     cluster, types = call.cluster, call.types
     return types.MetadataResponse(
         brokers=tuple(
@@ -182,7 +196,9 @@ def _response(call: Call, topics: tuple[Any, ...], brokers: Brokers) -> Any:
     )
 
 
-async def describe_topic_partitions(call: Call) -> Any:
+async def describe_topic_partitions(
+    call: DescribeTopicPartitionsCall,
+) -> kafka.DescribeTopicPartitionsResponse:
     """Answer DescribeTopicPartitions: metadata in pages, for topics with many partitions (KIP-966), in order of
     topic names."""
     request, image, types = call.request, call.cluster.image, call.types
@@ -241,7 +257,9 @@ def _why_missing(name: str) -> ErrorCode:
     return ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def _undescribed(call: Call, name: str, code: ErrorCode, operations: int = NOT_ASKED) -> Any:
+def _undescribed(
+    call: DescribeTopicPartitionsCall, name: str, code: ErrorCode, operations: int = NOT_ASKED
+) -> kafka.DescribeTopicPartitionsResponseTypes.DescribeTopicPartitionsResponseTopic:
     return call.types.DescribeTopicPartitionsResponseTopic(
         error_code=code,
         name=name,
@@ -252,7 +270,12 @@ def _undescribed(call: Call, name: str, code: ErrorCode, operations: int = NOT_A
     )
 
 
-def _described(call: Call, topic: controller_pb2.Topic, partitions: Any, brokers: Brokers) -> Any:
+def _described(
+    call: DescribeTopicPartitionsCall,
+    topic: controller_pb2.Topic,
+    partitions: Any,
+    brokers: Brokers,
+) -> kafka.DescribeTopicPartitionsResponseTypes.DescribeTopicPartitionsResponseTopic:
     types = call.types
     leaders = [brokers.leader_of(topic.name, one.partition) for one in partitions]
     return types.DescribeTopicPartitionsResponseTopic(

@@ -1,8 +1,10 @@
 """OffsetFetch: the offsets that groups have committed, of the topics that the client may describe."""
 
+from __future__ import annotations
+
 import uuid
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from oncelog.api.v1 import groups_pb2 as pb
 from oncelog.api.v1 import types_pb2
@@ -14,6 +16,10 @@ from oncelog_listener.cluster import grouped
 from oncelog_listener.group_access import group_refusal
 from oncelog_listener.handlers.groups import ask_coordinators, code_of
 from oncelog_listener.topic_ids import topic_fields, topic_name
+
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+    from oncelog_listener.kafka_calls import OffsetFetchCall
 
 _GROUPS_FROM: Final = 8
 _TOPIC_IDS_FROM: Final = 10
@@ -35,7 +41,7 @@ class _Group(NamedTuple):
     topics: tuple[_Topic, ...]
 
 
-async def offset_fetch(call: Call) -> Any:
+async def offset_fetch(call: OffsetFetchCall) -> kafka.OffsetFetchResponse:
     request, types = call.request, call.types
     is_batch = call.version >= _GROUPS_FROM
     groups = [_read(call, group) for group in (request.groups if is_batch else (request,))]
@@ -102,7 +108,7 @@ def _group_request(call: Call, group: _Group) -> pb.OffsetFetchRequest.Group:
 
 
 def _fetched(
-    call: Call, group: _Group, answer: pb.OffsetFetchResponse.Group | ErrorCode
+    call: OffsetFetchCall, group: _Group, answer: pb.OffsetFetchResponse.Group | ErrorCode
 ) -> tuple[int, tuple[Any, ...]]:
     """Return the error code and the topics of one group, for the response."""
     if isinstance(answer, ErrorCode) or answer.error_code:
@@ -129,7 +135,9 @@ def _fetched(
     )
 
 
-def _every_topic(call: Call, offsets: Iterable[pb.OffsetFetchResponse.Offset]) -> tuple[Any, ...]:
+def _every_topic(
+    call: OffsetFetchCall, offsets: Iterable[pb.OffsetFetchResponse.Offset]
+) -> tuple[Any, ...]:
     """Return every committed offset by topic. Where the version has ids, a topic that is gone has none and is left
     out, as in Kafka."""
     found = {(offset.topic, offset.partition): offset for offset in offsets}
@@ -150,7 +158,7 @@ def _every_topic(call: Call, offsets: Iterable[pb.OffsetFetchResponse.Offset]) -
     )
 
 
-def _all_failed(call: Call, topic: _Topic, code: int) -> Any:
+def _all_failed(call: OffsetFetchCall, topic: _Topic, code: int) -> Any:
     return _topic_type(call)(
         **topic_fields(topic.request, topic.name),
         partitions=tuple(
@@ -161,7 +169,10 @@ def _all_failed(call: Call, topic: _Topic, code: int) -> Any:
 
 
 def _fetched_partition(
-    call: Call, partition: int, found: pb.OffsetFetchResponse.Offset | None, code: int = 0
+    call: OffsetFetchCall,
+    partition: int,
+    found: pb.OffsetFetchResponse.Offset | None,
+    code: int = 0,
 ) -> Any:
     types = call.types
     build = (
@@ -178,7 +189,7 @@ def _fetched_partition(
     )
 
 
-def _topic_type(call: Call) -> Any:
+def _topic_type(call: OffsetFetchCall) -> Any:
     types = call.types
     if call.version >= _GROUPS_FROM:
         return types.OffsetFetchResponseTopics

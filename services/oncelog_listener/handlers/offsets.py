@@ -1,8 +1,10 @@
 """The offsets of partitions: ListOffsets, OffsetForLeaderEpoch, DeleteRecords."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from itertools import islice, repeat
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.api.v1 import types_pb2
@@ -18,6 +20,14 @@ from oncelog_listener.cluster import (
     milliseconds,
 )
 from oncelog_listener.topic_access import TOPIC_REFUSED, refused_topics, take_refused
+
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+    from oncelog_listener.kafka_calls import (
+        DeleteRecordsCall,
+        ListOffsetsCall,
+        OffsetForLeaderEpochCall,
+    )
 
 _LATEST: Final = -1
 _EARLIEST: Final = -2
@@ -43,7 +53,7 @@ _HIGH_WATERMARK: Final = -1
 """The offset in DeleteRecords that means: delete all records that are there."""
 
 
-async def list_offsets(call: Call) -> Any:
+async def list_offsets(call: ListOffsetsCall) -> kafka.ListOffsetsResponse:
     request = call.request
     isolation_level: Any = request.isolation_level if call.version >= 2 else 0
     if isolation_level not in (types_pb2.READ_UNCOMMITTED, types_pb2.READ_COMMITTED):
@@ -96,7 +106,9 @@ async def list_offsets(call: Call) -> Any:
     )
 
 
-def _listed(call: Call, partition: int, answer: pb.ListedOffset | Unanswered) -> Any:
+def _listed(
+    call: ListOffsetsCall, partition: int, answer: pb.ListedOffset | Unanswered
+) -> kafka.ListOffsetsResponseTypes.ListOffsetsPartitionResponse:
     found = None if isinstance(answer, Unanswered) or answer.error_code else answer
     return call.types.ListOffsetsPartitionResponse(
         partition_index=partition,
@@ -107,7 +119,9 @@ def _listed(call: Call, partition: int, answer: pb.ListedOffset | Unanswered) ->
     )
 
 
-async def offset_for_leader_epoch(call: Call) -> Any:
+async def offset_for_leader_epoch(
+    call: OffsetForLeaderEpochCall,
+) -> kafka.OffsetForLeaderEpochResponse:
     """Answer the end offset of each leader epoch. Kafka answers each question, also several about one partition."""
     request = call.request
     items: dict[TopicPartition, list[_EpochAsked]] = {}
@@ -162,7 +176,9 @@ class _EpochEnds:
         self.error_code = max(row.error_code for row in rows)
 
 
-def _epoch_end(types: Any, partition: int, answer: _EpochEnd | Unanswered) -> Any:
+def _epoch_end(
+    types: Any, partition: int, answer: _EpochEnd | Unanswered
+) -> kafka.OffsetForLeaderEpochResponseTypes.EpochEndOffset:
     found = None if isinstance(answer, Unanswered) or answer.error_code else answer
     return types.EpochEndOffset(
         error_code=answer.error_code,
@@ -172,7 +188,7 @@ def _epoch_end(types: Any, partition: int, answer: _EpochEnd | Unanswered) -> An
     )
 
 
-async def delete_records(call: Call) -> Any:
+async def delete_records(call: DeleteRecordsCall) -> kafka.DeleteRecordsResponse:
     request = call.request
     items: dict[TopicPartition, pb.DeleteRecordsRequest.Partition] = {}
     answers: dict[TopicPartition, pb.DeleteRecordsResponse.Partition | Unanswered] = {}

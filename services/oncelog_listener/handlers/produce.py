@@ -1,7 +1,9 @@
 """Produce: record batches go to their leaders without being decoded (facts 3 and 9)."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode
@@ -13,7 +15,7 @@ from oncelog.rpc.direct import takes_plain
 from oncelog.rpc.stubs import StorageStub
 from oncelog.security.acl import Operation
 from oncelog_listener.brokers import is_leaving
-from oncelog_listener.call import Call, CloseConnection, Session
+from oncelog_listener.call import CloseConnection, Session
 from oncelog_listener.cluster import (
     Cluster,
     TopicPartition,
@@ -35,13 +37,17 @@ from oncelog_listener.leader_hints import LeaderHint, hinted, leader_hints, node
 from oncelog_listener.topic_access import TOPIC_REFUSED, refused_topics
 from oncelog_listener.topic_ids import id_of, topic_fields, topic_name
 
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+    from oncelog_listener.kafka_calls import ProduceCall
+
 _RECORD_ERRORS_FROM: Final = 8
 _LEADER_HINTS_FROM: Final = 10
 _ABORTABLE_FROM: Final = 11
 _ADD_PARTITION_FROM: Final = 12
 
 
-def verification_mode(version: int) -> "pb.VerificationMode":
+def verification_mode(version: int) -> pb.VerificationMode:
     """Return how the leader verifies a transactional batch. The request's version says which protocol the client
     speaks.
 
@@ -63,7 +69,7 @@ _ELSEWHERE: Final = Unanswered(
 )
 
 
-def produce_at_once(call: Call) -> Any | None:
+def produce_at_once(call: ProduceCall) -> kafka.ProduceResponse | None:
     """Return the response if the leader of all batches is in this process and has committed them in this step.
 
     None: `produce` waits, or says what is wrong. So each batch must have a sequence, by which the leader recognises a
@@ -135,7 +141,7 @@ def _written_at_once(
     return written
 
 
-async def produce(call: Call) -> Any:
+async def produce(call: ProduceCall) -> kafka.ProduceResponse:
     request, image = call.request, call.cluster.image
     topics: _Topics = [(topic_name(image, topic), topic) for topic in request.topic_data]
     batches = [data.records for topic in request.topic_data for data in topic.partition_data]
@@ -165,7 +171,7 @@ async def produce(call: Call) -> Any:
     return _response(call, topics, answers, nameless)
 
 
-def _accepted(call: Call, topics: _Topics, answers: _Answers) -> _Items:
+def _accepted(call: ProduceCall, topics: _Topics, answers: _Answers) -> _Items:
     """Return the batches that go to leaders. Refusals are put into `answers`."""
     items: _Items = {}
     image = call.cluster.image
@@ -197,7 +203,7 @@ def _accepted(call: Call, topics: _Topics, answers: _Answers) -> _Items:
 
 
 def _asked(
-    call: Call, partitions: list[plain.PartitionRecords], transactional_id: str
+    call: ProduceCall, partitions: list[plain.PartitionRecords], transactional_id: str
 ) -> plain.ProduceRequest:
     return plain.ProduceRequest(
         transactional_id,
@@ -210,7 +216,7 @@ def _asked(
     )
 
 
-async def _append(call: Call, items: _Items, transactional_id: str) -> _Answers:
+async def _append(call: ProduceCall, items: _Items, transactional_id: str) -> _Answers:
     async def ask(
         storage: StorageStub, partitions: list[plain.PartitionRecords]
     ) -> Sequence[pb.PartitionProduced]:
@@ -265,7 +271,9 @@ def _close_on_error(topics: _Topics, answers: _Answers) -> None:
             )
 
 
-def _response(call: Call, topics: _Topics, answers: _Answers, nameless: Unanswered) -> Any:
+def _response(
+    call: ProduceCall, topics: _Topics, answers: _Answers, nameless: Unanswered
+) -> kafka.ProduceResponse:
     types = call.types
     hints: dict[TopicPartition, LeaderHint] = {}
     if call.version >= _LEADER_HINTS_FROM:
@@ -292,11 +300,11 @@ def _response(call: Call, topics: _Topics, answers: _Answers, nameless: Unanswer
 
 
 def _partition_response(
-    call: Call,
+    call: ProduceCall,
     partition: int,
     answer: pb.PartitionProduced | Unanswered,
     hint: LeaderHint | None = None,
-) -> Any:
+) -> kafka.ProduceResponseTypes.PartitionProduceResponse:
     if isinstance(answer, Unanswered) or answer.error_code:
         error_code = answer.error_code
         if error_code == ErrorCode.NETWORK_EXCEPTION:

@@ -9,8 +9,10 @@ Clients see listeners as brokers, and each partition "led" by one of them (ADR 0
 - a storage node has one folder, so no replica moves to another one.
 """
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.api.v1 import controller_pb2, storage_pb2, types_pb2
 from oncelog.errors import ErrorCode
@@ -25,6 +27,16 @@ from oncelog_listener.cluster import (
 )
 from oncelog_listener.topic_access import CLUSTER_REFUSED, cluster_refusal
 
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+    from oncelog_listener.kafka_calls import (
+        AlterPartitionReassignmentsCall,
+        AlterReplicaLogDirsCall,
+        DescribeLogDirsCall,
+        ElectLeadersCall,
+        ListPartitionReassignmentsCall,
+    )
+
 _Outcomes = dict[TopicPartition, types_pb2.PartitionError | Unanswered]
 
 _ChangedPartitions = controller_pb2.ElectLeadersResponse | controller_pb2.ReassignPartitionsResponse
@@ -38,7 +50,7 @@ _FACTOR_CHANGE_FROM: Final = 1
 # Folders.
 
 
-async def describe_log_dirs(call: Call) -> Any:
+async def describe_log_dirs(call: DescribeLogDirsCall) -> kafka.DescribeLogDirsResponse:
     cluster, types = call.cluster, call.types
     image, brokers = cluster.image, brokers_for(call)
     if refusal := cluster_refusal(call, Operation.DESCRIBE):
@@ -81,7 +93,9 @@ async def describe_log_dirs(call: Call) -> Any:
     return types.DescribeLogDirsResponse(results=results, error_code=0)
 
 
-async def alter_replica_log_dirs(call: Call) -> Any:
+async def alter_replica_log_dirs(
+    call: AlterReplicaLogDirsCall,
+) -> kafka.AlterReplicaLogDirsResponse:
     types, brokers = call.types, brokers_for(call)
     is_allowed = call.may_cluster(Operation.ALTER)
     folders = {_log_dir(call, node_id) for node_id in call.cluster.image.nodes}
@@ -132,7 +146,7 @@ def _log_dir(call: Call, node_id: int) -> str:
     return f"storage-{node_id}:{path}"
 
 
-def _sizes(call: Call, sizes: dict[TopicPartition, int]) -> tuple[Any, ...]:
+def _sizes(call: DescribeLogDirsCall, sizes: dict[TopicPartition, int]) -> tuple[Any, ...]:
     types = call.types
     return tuple(
         types.DescribeLogDirsTopic(
@@ -167,7 +181,7 @@ def _named(key: TopicPartition) -> types_pb2.TopicPartition:
 # Elections.
 
 
-async def elect_leaders(call: Call) -> Any:
+async def elect_leaders(call: ElectLeadersCall) -> kafka.ElectLeadersResponse:
     request, types = call.request, call.types
     is_all = request.topic_partitions is None
     is_unclean = call.version >= _TYPES_FROM and request.election_type == _UNCLEAN
@@ -225,7 +239,9 @@ async def _changed(
 # Reassignments.
 
 
-async def alter_partition_reassignments(call: Call) -> Any:
+async def alter_partition_reassignments(
+    call: AlterPartitionReassignmentsCall,
+) -> kafka.AlterPartitionReassignmentsResponse:
     request, types = call.request, call.types
     wanted = {
         (topic.name, one.partition_index): one.replicas
@@ -273,11 +289,11 @@ async def alter_partition_reassignments(call: Call) -> Any:
     )
 
 
-def _may_change_factor(call: Call) -> bool:
+def _may_change_factor(call: AlterPartitionReassignmentsCall) -> bool:
     return call.version < _FACTOR_CHANGE_FROM or bool(call.request.allow_replication_factor_change)
 
 
-def _refused(call: Call, wanted: dict[TopicPartition, Any]) -> _Outcomes:
+def _refused(call: AlterPartitionReassignmentsCall, wanted: dict[TopicPartition, Any]) -> _Outcomes:
     """Return the refusals that Kafka's protocol has and our controller lacks: no replicas at all, and a change of
     their number."""
     found: _Outcomes = {}
@@ -301,7 +317,9 @@ def _refused(call: Call, wanted: dict[TopicPartition, Any]) -> _Outcomes:
     return found
 
 
-async def list_partition_reassignments(call: Call) -> Any:
+async def list_partition_reassignments(
+    call: ListPartitionReassignmentsCall,
+) -> kafka.ListPartitionReassignmentsResponse:
     types, image = call.types, call.cluster.image
     topics = call.request.topics
     failed = cluster_refusal(call, Operation.DESCRIBE)

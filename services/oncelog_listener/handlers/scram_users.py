@@ -1,19 +1,29 @@
 """DescribeUserScramCredentials and AlterUserScramCredentials (KIP-554). The controller never sees a password."""
 
+from __future__ import annotations
+
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode
 from oncelog.security.acl import Operation
 from oncelog.security.sasl import SCRAM_NAMES
 from oncelog.security.scram import ITERATIONS_MAX, ITERATIONS_MIN, credential_of_salted_password
-from oncelog_listener.call import Call
 from oncelog_listener.cluster import Unanswered
 from oncelog_listener.topic_access import cluster_refusal
 
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+    from oncelog_listener.kafka_calls import (
+        AlterUserScramCredentialsCall,
+        DescribeUserScramCredentialsCall,
+    )
 
-async def describe_user_scram_credentials(call: Call) -> Any:
+
+async def describe_user_scram_credentials(
+    call: DescribeUserScramCredentialsCall,
+) -> kafka.DescribeUserScramCredentialsResponse:
     """Answer all SCRAM users, or those that are named, without anything that proves a password."""
     types = call.types
     if refusal := cluster_refusal(call, Operation.DESCRIBE):
@@ -65,7 +75,9 @@ async def describe_user_scram_credentials(call: Call) -> Any:
     )
 
 
-async def alter_user_scram_credentials(call: Call) -> Any:
+async def alter_user_scram_credentials(
+    call: AlterUserScramCredentialsCall,
+) -> kafka.AlterUserScramCredentialsResponse:
     request = call.request
     forwarded = pb.AlterUserScramCredentialsRequest()
     for one in request.deletions:

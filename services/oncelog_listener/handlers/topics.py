@@ -1,8 +1,10 @@
 """CreateTopics, DeleteTopics and CreatePartitions. The controller decides all of them."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from oncelog.api.v1 import controller_pb2 as pb
@@ -17,6 +19,14 @@ from oncelog_listener.cluster import Unanswered
 from oncelog_listener.core.config_entries import topic_entries
 from oncelog_listener.core.topic_names import is_legal_topic_name
 from oncelog_listener.topic_access import TOPIC_REFUSED, refused_creations, refused_topics
+
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+    from oncelog_listener.kafka_calls import (
+        CreatePartitionsCall,
+        CreateTopicsCall,
+        DeleteTopicsCall,
+    )
 
 TopicsAnswer = pb.CreateTopicsResponse | pb.DeleteTopicsResponse | pb.CreatePartitionsResponse
 
@@ -36,7 +46,7 @@ _THROTTLED: Final = Unanswered(
 _Named = tuple[str | None, UUID | None]
 
 
-async def create_topics(call: Call) -> Any:
+async def create_topics(call: CreateTopicsCall) -> kafka.CreateTopicsResponse:
     request = call.request
     times = Counter(topic.name for topic in request.topics)
     results: dict[str | bytes, pb.TopicResult | Unanswered] = {}
@@ -107,11 +117,11 @@ def _new_topic(topic: Any) -> pb.NewTopic:
 
 
 def _created(
-    call: Call,
+    call: CreateTopicsCall,
     name: str,
     result: pb.TopicResult | Unanswered | None,
     configs: Mapping[str, str],
-) -> Any:
+) -> kafka.CreateTopicsResponseTypes.CreatableTopicResult:
     types = call.types
     if result is None:
         result = Unanswered(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller left it out")
@@ -146,7 +156,7 @@ def _uuid(raw: bytes) -> UUID | None:
     return UUID(bytes=raw) if len(raw) == 16 else None
 
 
-async def delete_topics(call: Call) -> Any:
+async def delete_topics(call: DeleteTopicsCall) -> kafka.DeleteTopicsResponse:
     """Delete topics by name, or from version 6 by id. An internal topic is refused before the controller sees it.
 
     An id goes to the controller as it is: its name, as far as this listener knows, may be another topic's by now. With
@@ -265,7 +275,7 @@ async def _decided(
     return {key: result for result in answer.results for key in (result.name, result.topic_id)}
 
 
-async def create_partitions(call: Call) -> Any:
+async def create_partitions(call: CreatePartitionsCall) -> kafka.CreatePartitionsResponse:
     request = call.request
     times = Counter(topic.name for topic in request.topics)
     results: dict[str | bytes, pb.TopicResult | Unanswered] = {}

@@ -1,9 +1,11 @@
 """DescribeProducers, DescribeTransactions and ListTransactions, by which operators read transactions (KIP-664; facts
 1.4, 3)."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.api.v1 import coordinator_pb2 as pb
 from oncelog.api.v1 import storage_pb2, types_pb2
@@ -11,7 +13,6 @@ from oncelog.errors import ErrorCode
 from oncelog.rpc.metadata import TRANSACTION
 from oncelog.security.acl import Operation, ResourceType
 from oncelog_listener.brokers import listed_here
-from oncelog_listener.call import Call
 from oncelog_listener.cluster import (
     PEER_FAILURES,
     Unanswered,
@@ -23,13 +24,21 @@ from oncelog_listener.group_access import may_transaction, transaction_refusal
 from oncelog_listener.handlers.groups import code_of
 from oncelog_listener.topic_access import take_refused
 
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+    from oncelog_listener.kafka_calls import (
+        DescribeProducersCall,
+        DescribeTransactionsCall,
+        ListTransactionsCall,
+    )
+
 _ILLEGAL_NAME: Final = Unanswered(
     ErrorCode.INVALID_TOPIC_EXCEPTION,
     "a topic's name has 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-', and is not '.' or '..'",
 )
 
 
-async def describe_producers(call: Call) -> Any:
+async def describe_producers(call: DescribeProducersCall) -> kafka.DescribeProducersResponse:
     items = {
         (topic.name, partition): types_pb2.TopicPartition(topic=topic.name, partition=partition)
         for topic in call.request.topics
@@ -65,7 +74,7 @@ async def describe_producers(call: Call) -> Any:
 
 def _producers(
     types: Any, partition: int, answer: storage_pb2.PartitionProducers | Unanswered
-) -> Any:
+) -> kafka.DescribeProducersResponseTypes.PartitionResponse:
     found = () if isinstance(answer, Unanswered) else answer.producers
     return types.PartitionResponse(
         partition_index=partition,
@@ -85,7 +94,9 @@ def _producers(
     )
 
 
-async def describe_transactions(call: Call) -> Any:
+async def describe_transactions(
+    call: DescribeTransactionsCall,
+) -> kafka.DescribeTransactionsResponse:
     """Answer each id's transaction from the coordinator that owns it; every coordinator gets one call."""
     image = call.cluster.image
     ids = list(dict.fromkeys(call.request.transactional_ids))
@@ -125,7 +136,11 @@ async def describe_transactions(call: Call) -> Any:
     )
 
 
-def _state(call: Call, transactional_id: str, found: pb.TransactionDescription | ErrorCode) -> Any:
+def _state(
+    call: DescribeTransactionsCall,
+    transactional_id: str,
+    found: pb.TransactionDescription | ErrorCode,
+) -> kafka.DescribeTransactionsResponseTypes.TransactionState:
     types = call.types
     if isinstance(found, ErrorCode) or found.error_code:
         return types.TransactionState(
@@ -155,7 +170,7 @@ def _state(call: Call, transactional_id: str, found: pb.TransactionDescription |
     )
 
 
-async def list_transactions(call: Call) -> Any:
+async def list_transactions(call: ListTransactionsCall) -> kafka.ListTransactionsResponse:
     """Answer the transactions of all coordinators whose ids this listener lists. Any listener describes any
     transaction."""
     request = call.request
@@ -195,8 +210,11 @@ async def list_transactions(call: Call) -> Any:
 
 
 def _listed(
-    call: Call, error_code: int, unknown: tuple[str, ...] = (), found: Sequence[Any] = ()
-) -> Any:
+    call: ListTransactionsCall,
+    error_code: int,
+    unknown: tuple[str, ...] = (),
+    found: Sequence[Any] = (),
+) -> kafka.ListTransactionsResponse:
     types = call.types
     return types.ListTransactionsResponse(
         error_code=error_code,

@@ -1,8 +1,10 @@
 """The requests of a producer to its transaction coordinator, and the markers that an operator writes (facts 1.3,
 1.4, 3)."""
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.api.v1 import coordinator_pb2 as pb
 from oncelog.api.v1 import storage_pb2, types_pb2
@@ -28,6 +30,15 @@ from oncelog_listener.core.repeating import Repeatable, is_repeated
 from oncelog_listener.group_access import transaction_refusal
 from oncelog_listener.retry_policy import RetryPolicy, was_sent
 from oncelog_listener.shard_calls import TRANSACTION_SHARD, call_shard
+
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+    from oncelog_listener.kafka_calls import (
+        AddPartitionsToTxnCall,
+        EndTxnCall,
+        InitProducerIdCall,
+        WriteTxnMarkersCall,
+    )
 
 _IDENTITY_FROM: Final = 3
 _TWO_PHASE_FROM: Final = 6
@@ -91,7 +102,7 @@ def _init_refusal(
     return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-async def init_producer_id(call: Call) -> Any:
+async def init_producer_id(call: InitProducerIdCall) -> kafka.InitProducerIdResponse:
     request = call.request
     is_two_phase = call.version >= _TWO_PHASE_FROM and request.enable2_pc
     refusal = _init_refusal(call, request.transactional_id, enables_two_phase_commit=is_two_phase)
@@ -133,12 +144,12 @@ async def init_producer_id(call: Call) -> Any:
 
 
 def _initialised(
-    call: Call,
+    call: InitProducerIdCall,
     error_code: int,
     producer_id: int = -1,
     producer_epoch: int = -1,
     ongoing: tuple[int, int] = (-1, -1),
-) -> Any:
+) -> kafka.InitProducerIdResponse:
     two_phase = (
         {"ongoing_txn_producer_id": ongoing[0], "ongoing_txn_producer_epoch": ongoing[1]}
         if call.version >= _TWO_PHASE_FROM
@@ -152,7 +163,7 @@ def _initialised(
     )
 
 
-async def add_partitions_to_txn(call: Call) -> Any:
+async def add_partitions_to_txn(call: AddPartitionsToTxnCall) -> kafka.AddPartitionsToTxnResponse:
     request = call.request
     refusal = transaction_refusal(call, Operation.WRITE, request.v3_and_below_transactional_id)
     wanted: dict[TopicPartition, None] = {}
@@ -207,7 +218,9 @@ def _refused_partition(cluster: Cluster, key: TopicPartition, *, is_writable: bo
     return ErrorCode.NONE
 
 
-async def _add_partitions(call: Call, keys: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+async def _add_partitions(
+    call: AddPartitionsToTxnCall, keys: Sequence[TopicPartition]
+) -> dict[TopicPartition, int]:
     request = call.request
     transactional_id = request.v3_and_below_transactional_id
     if not transactional_id:
@@ -255,7 +268,7 @@ def _first_error(answer: pb.AddPartitionsToTxnResponse) -> int:
     return ErrorCode.NONE
 
 
-async def end_txn(call: Call) -> Any:
+async def end_txn(call: EndTxnCall) -> kafka.EndTxnResponse:
     request = call.request
     refusal = transaction_refusal(call, Operation.WRITE, request.transactional_id)
     if refusal:
@@ -304,7 +317,9 @@ async def end_txn(call: Call) -> Any:
     return _ended(call, ErrorCode.NONE, answer.producer_id, answer.producer_epoch)
 
 
-def _ended(call: Call, error_code: int, producer_id: int = -1, producer_epoch: int = -1) -> Any:
+def _ended(
+    call: EndTxnCall, error_code: int, producer_id: int = -1, producer_epoch: int = -1
+) -> kafka.EndTxnResponse:
     return call.types.EndTxnResponse(
         error_code=error_code,
         producer_id=producer_id,
@@ -326,7 +341,7 @@ async def _of_group_shard(
     return answer
 
 
-async def write_txn_markers(call: Call) -> Any:
+async def write_txn_markers(call: WriteTxnMarkersCall) -> kafka.WriteTxnMarkersResponse:
     """Write an operator's markers, which end a hanging transaction (KIP-664). They go to the partition leaders
     as they are, those of group shards to their coordinators (ADR 0015)."""
     codes: list[dict[TopicPartition, int]] = []

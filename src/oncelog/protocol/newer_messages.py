@@ -4,11 +4,13 @@ A field is replaced by any number of others, in its place. `AT_THE_END` adds fie
 its entry goes (`tests/unit/protocol/test_version_table.py` says when).
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, field, fields, is_dataclass, make_dataclass
 from functools import cache
 from types import GenericAlias
-from typing import Any, Final, NamedTuple, get_origin
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_origin
 from uuid import UUID
 
 from kio.index import load_request_schema, load_response_schema
@@ -21,6 +23,9 @@ from oncelog.protocol.versions import (
     DESCRIBE_TRANSACTIONS,
     TXN_OFFSET_COMMIT,
 )
+
+if TYPE_CHECKING:
+    from kio.static.protocol import Entity, Payload
 
 AT_THE_END: Final = ""
 
@@ -95,7 +100,7 @@ CORRECTED: Final[Mapping[int, Mapping[str, Changes]]] = {
 
 
 @cache
-def request_class(api_key: int, version: int) -> Any:
+def request_class(api_key: int, version: int) -> type[Payload]:
     """Return kio's request class, or ours where kio has none. Raises kio's UnknownAPIKey or UnknownEntity."""
     newer = NEWER.get((api_key, version))
     if newer is None:
@@ -104,7 +109,7 @@ def request_class(api_key: int, version: int) -> Any:
 
 
 @cache
-def response_class(api_key: int, version: int) -> Any:
+def response_class(api_key: int, version: int) -> type[Payload]:
     """Return kio's response class, or ours where kio has none. Raises as `request_class` does."""
     newer = NEWER.get((api_key, version))
     if newer is None:
