@@ -4,19 +4,22 @@ A message has a class per version in kio. Code is written once for all versions,
 all served versions (ADR 0055). The two files are read by mypy and editors only; no process loads them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Final, NamedTuple, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Union, get_args, get_origin
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from oncelog.protocol.messages import structures
 from oncelog.protocol.newer_messages import request_class, response_class
-from oncelog.protocol.shape import structure_of
 from oncelog.protocol.versions import APIS, Api
+
+if TYPE_CHECKING:
+    from kio.static.protocol import Payload
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 MESSAGES: Final = ROOT / "src/oncelog/protocol/kafka_messages.pyi"
@@ -74,6 +77,7 @@ class _Found(NamedTuple):
     has_default: bool
 
 
+_Load = Callable[[int, int], "type[Payload]"]
 _Structures = dict[str, dict[str, list[_Found]]]
 """Structure → field → the field in each version that has it."""
 
@@ -105,18 +109,19 @@ def _api_text(api: Api) -> str:
     return "\n".join([*lines, f"{api.name}Key: TypeAlias = ApiKey[{types}]", ""])
 
 
-def _structures_text(api: Api, name: str, load: Any) -> Iterator[str]:
+def _structures_text(api: Api, name: str, load: _Load) -> Iterator[str]:
     served = range(api.served_min, api.max_version + 1)
     found: _Structures = {}
     of_structure: dict[str, list[int]] = {}
     for version in served:
-        for structure in dict.fromkeys(_structures(load(api.key, version))):
+        for structure in dict.fromkeys(structures(load(api.key, version))):
             of_structure.setdefault(structure.__name__, []).append(version)
             known = found.setdefault(structure.__name__, {})
             for one in fields(structure):
                 has_default = one.default is not MISSING or one.name == _FILLED_IN
                 written = _written(one.type, f"{name}Types")
                 known.setdefault(one.name, []).append(_Found(version, written, has_default))
+    is_request = load is request_class
     assert name in found, name
     for structure_name, of_field in found.items():
         if structure_name != next(iter(found)):
@@ -124,17 +129,19 @@ def _structures_text(api: Api, name: str, load: Any) -> Iterator[str]:
         yield "    @dataclass(frozen=True, slots=True, kw_only=True)"
         yield f"    class {structure_name}:{_comment(of_structure[structure_name], list(served))}"
         for field_name, versions in of_field.items():
-            yield f"        {_field_text(field_name, versions, of_structure[structure_name])}"
+            yield f"        {_field_text(field_name, versions, of_structure[structure_name], is_request)}"
         if not of_field:
             yield "        pass"
 
 
-def _field_text(name: str, found: list[_Found], of_structure: list[int]) -> str:
+def _field_text(name: str, found: list[_Found], of_structure: list[int], is_request: bool) -> str:
+    """Return a field's line. Who makes a request knows its version, so a field that not all have may be left out."""
     kinds = dict.fromkeys(part for one in found for part in one.written.split(" | "))
     kinds.pop("None", None)
     is_nullable = any(one.written.endswith(" | None") for one in found)
     written = " | ".join([*kinds, *(["None"] if is_nullable else [])])
-    default = " = ..." if all(one.has_default for one in found) else ""
+    is_left_out = is_request and len(found) < len(of_structure)
+    default = " = ..." if is_left_out or all(one.has_default for one in found) else ""
     return f"{name}: {written}{default}{_comment([one.version for one in found], of_structure)}"
 
 
@@ -159,19 +166,11 @@ def _written(kind: Any, namespace: str) -> str:
         element, more = get_args(kind)
         assert more is ..., kind
         return f"tuple[{_written(element, namespace)}, ...]"
-    if is_dataclass(kind):
+    if isinstance(kind, type) and is_dataclass(kind):
         return f"{namespace}.{kind.__name__}"
     if kind is ErrorCode:
         return "int"
     return next(plain.__name__ for plain in _PLAIN if issubclass(kind, plain))
-
-
-def _structures(entity: Any) -> Iterator[Any]:
-    yield entity
-    for one in fields(entity):
-        structure = structure_of(one.type)
-        if structure is not None:
-            yield from _structures(structure)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode
@@ -35,7 +35,9 @@ async def describe_acls(call: DescribeAclsCall) -> kafka.DescribeAclsResponse:
     refusal = _refusal(call, Operation.DESCRIBE)
     if refusal is None and wanted.fault:
         refusal = Unanswered(ErrorCode.INVALID_REQUEST, wanted.fault)
-    by_resource: dict[tuple[int, str, int], list[Any]] = defaultdict(list)
+    by_resource: dict[
+        tuple[int, str, int], list[kafka.DescribeAclsResponseTypes.AclDescription]
+    ] = defaultdict(list)
     if refusal is None:
         for acl in sorted(call.cluster.image.security.acls):
             if wanted.matches(acl):
@@ -153,7 +155,9 @@ def _refusal(call: Call, operation: Operation) -> Unanswered | None:
     return cluster_refusal(call, operation)
 
 
-def _filter(request: Any) -> AclFilter:
+def _filter(
+    request: kafka.DescribeAclsRequest | kafka.DeleteAclsRequestTypes.DeleteAclsFilter,
+) -> AclFilter:
     return AclFilter(
         enum_of(ResourceType, request.resource_type_filter),
         request.resource_name_filter,

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.errors import ErrorCode
 from oncelog.protocol.private_api import CLIENT_SOFTWARE_NAME, PRIVATE_CALLS, PRIVATE_VERSION
@@ -42,10 +42,25 @@ async def api_versions(call: ApiVersionsCall) -> kafka.ApiVersionsResponse:
         return call.types.ApiVersionsResponse(
             error_code=ErrorCode.REBOOTSTRAP_REQUIRED, api_keys=()
         )
+    if call.version < _FEATURES_FROM:
+        return call.types.ApiVersionsResponse(error_code=0, api_keys=_served_versions(call))
+    image = call.cluster.image
     return call.types.ApiVersionsResponse(
         error_code=0,
         api_keys=_served_versions(call),
-        **(_features(call) if call.version >= _FEATURES_FROM else {}),
+        supported_features=tuple(
+            call.types.SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
+            for name, lowest, highest in SUPPORTED_FEATURES
+            if lowest > 0 or call.version >= _MINIMUM_ZERO_FROM
+        ),
+        finalized_features_epoch=image.features_epoch,
+        finalized_features=tuple(
+            call.types.FinalizedFeatureKey(
+                name=name, max_version_level=level, min_version_level=level
+            )
+            for name, level in sorted(image.feature_levels.items())
+            if level > 0
+        ),
     )
 
 
@@ -78,7 +93,7 @@ def _is_astray(call: ApiVersionsCall) -> bool:
     )
 
 
-def unsupported_api_versions(types: Any) -> Any:
+def unsupported_api_versions(types: kafka.ApiVersionsResponseTypes) -> kafka.ApiVersionsResponse:
     """Return the answer to an unknown, newer version of ApiVersions: in version 0, with the range to retry with
     (KIP-511)."""
     api = API_VERSIONS_RANGE
@@ -88,7 +103,9 @@ def unsupported_api_versions(types: Any) -> Any:
     return types.ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=(row,))
 
 
-def _served_versions(call: ApiVersionsCall) -> tuple[Any, ...]:
+def _served_versions(
+    call: ApiVersionsCall,
+) -> tuple[kafka.ApiVersionsResponseTypes.ApiVersion, ...]:
     row = call.types.ApiVersion
     rows = [
         row(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
@@ -100,22 +117,3 @@ def _served_versions(call: ApiVersionsCall) -> tuple[Any, ...]:
             for key in PRIVATE_CALLS
         ]
     return tuple(rows)
-
-
-def _features(call: ApiVersionsCall) -> dict[str, Any]:
-    image = call.cluster.image
-    return {
-        "supported_features": tuple(
-            call.types.SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
-            for name, lowest, highest in SUPPORTED_FEATURES
-            if lowest > 0 or call.version >= _MINIMUM_ZERO_FROM
-        ),
-        "finalized_features_epoch": image.features_epoch,
-        "finalized_features": tuple(
-            call.types.FinalizedFeatureKey(
-                name=name, max_version_level=level, min_version_level=level
-            )
-            for name, level in sorted(image.feature_levels.items())
-            if level > 0
-        ),
-    }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode
@@ -48,7 +49,9 @@ async def describe_client_quotas(
     )
 
 
-def _filter_fault(components: Any) -> str:
+def _filter_fault(
+    components: Sequence[kafka.DescribeClientQuotasRequestTypes.ComponentData],
+) -> str:
     kinds = [one.entity_type for one in components]
     for one in components:
         if one.entity_type not in (USER, CLIENT_ID, IP):
@@ -64,7 +67,7 @@ def _filter_fault(components: Any) -> str:
     return ""
 
 
-def _matches(entity: Entity, request: Any) -> bool:
+def _matches(entity: Entity, request: kafka.DescribeClientQuotasRequest) -> bool:
     parts = dict(entity)
     for one in request.components:
         if one.entity_type not in parts:
@@ -109,5 +112,7 @@ async def alter_client_quotas(call: AlterClientQuotasCall) -> kafka.AlterClientQ
     )
 
 
-def _wire_entity(call: DescribeClientQuotasCall, entity: Entity) -> tuple[Any, ...]:
+def _wire_entity(
+    call: DescribeClientQuotasCall, entity: Entity
+) -> tuple[kafka.DescribeClientQuotasResponseTypes.EntityData, ...]:
     return tuple(call.types.EntityData(entity_type=kind, entity_name=name) for kind, name in entity)

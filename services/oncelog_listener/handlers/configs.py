@@ -7,7 +7,7 @@ them when they register. A node that is no listener can be named too, which Kafk
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
@@ -39,7 +39,30 @@ if TYPE_CHECKING:
         ListConfigResourcesCall,
     )
 
-_Change = Callable[[Any, Mapping[str, str], ResourceType], tuple[dict[str, str], list[str]]]
+
+class _Resource(Protocol):
+    @property
+    def resource_type(self) -> int: ...
+    @property
+    def resource_name(self) -> str: ...
+
+
+_ResourceT = TypeVar("_ResourceT", bound=_Resource)
+_ResourceT_co = TypeVar("_ResourceT_co", bound=_Resource, covariant=True)
+
+
+class _Changes(Protocol[_ResourceT_co]):
+    """AlterConfigs or IncrementalAlterConfigs."""
+
+    @property
+    def resources(self) -> tuple[_ResourceT_co, ...]: ...
+    @property
+    def validate_only(self) -> bool: ...
+
+
+_Change: TypeAlias = Callable[
+    [_ResourceT, Mapping[str, str], ResourceType], tuple[dict[str, str], list[str]]
+]
 """A function that takes a resource of the request and its present configs, and returns (what to set, what to
 remove)."""
 
@@ -195,8 +218,17 @@ async def incremental_alter_configs(
     call: IncrementalAlterConfigsCall,
 ) -> kafka.IncrementalAlterConfigsResponse:
     types = call.types
+    outcomes = await _outcomes(call, call.request, _incremental)
     return types.IncrementalAlterConfigsResponse(
-        responses=await _altered_resources(call, _incremental)
+        responses=tuple(
+            types.AlterConfigsResourceResponse(
+                error_code=failed.error_code,
+                error_message=failed.error_message or None,
+                resource_type=resource_type,
+                resource_name=name,
+            )
+            for (resource_type, name), failed in outcomes.items()
+        )
     )
 
 
@@ -204,51 +236,62 @@ async def alter_configs(call: AlterConfigsCall) -> kafka.AlterConfigsResponse:
     """Answer AlterConfigs. A config that is not named goes back to its default. Kafka deprecated it for that; older
     clients send it."""
     types = call.types
-    return types.AlterConfigsResponse(responses=await _altered_resources(call, _whole))
+    outcomes = await _outcomes(call, call.request, _whole)
+    return types.AlterConfigsResponse(
+        responses=tuple(
+            types.AlterConfigsResourceResponse(
+                error_code=failed.error_code,
+                error_message=failed.error_message or None,
+                resource_type=resource_type,
+                resource_name=name,
+            )
+            for (resource_type, name), failed in outcomes.items()
+        )
+    )
 
 
 def _incremental(
-    resource: Any, overrides: Mapping[str, str], resource_type: ResourceType
+    resource: kafka.IncrementalAlterConfigsRequestTypes.AlterConfigsResource,
+    overrides: Mapping[str, str],
+    resource_type: ResourceType,
 ) -> tuple[dict[str, str], list[str]]:
     operations = [(one.name, one.config_operation, one.value) for one in resource.configs]
     return altered(overrides, operations, resource_type)
 
 
 def _whole(
-    resource: Any, overrides: Mapping[str, str], resource_type: ResourceType
+    resource: kafka.AlterConfigsRequestTypes.AlterConfigsResource,
+    overrides: Mapping[str, str],
+    resource_type: ResourceType,
 ) -> tuple[dict[str, str], list[str]]:
     operations = [(one.name, ConfigOperation.SET, one.value) for one in resource.configs]
     to_set, _ = altered(overrides, operations, resource_type)
     return to_set, [name for name in overrides if name not in to_set]
 
 
-async def _altered_resources(call: Call, change: _Change) -> tuple[Any, ...]:
-    """Change each resource and return its row. A resource that is named twice is refused once, as in Kafka."""
-    resources: dict[tuple[int, str], list[Any]] = {}
-    for one in call.request.resources:
+async def _outcomes(
+    call: Call, request: _Changes[_ResourceT], change: _Change[_ResourceT]
+) -> dict[tuple[int, str], Unanswered]:
+    """Change each resource and return its outcome. A resource that is named twice is refused once, as in Kafka."""
+    resources: dict[tuple[int, str], list[_ResourceT]] = {}
+    for one in request.resources:
         resources.setdefault((one.resource_type, one.resource_name), []).append(one)
         if call.is_turn_over():
             await call.next_turn()
-    results = []
-    for (resource_type, name), found in resources.items():
+    outcomes = {}
+    for key, found in resources.items():
         if len(found) > 1:
-            failed = Unanswered(ErrorCode.INVALID_REQUEST, "each resource may stand once")
+            outcomes[key] = Unanswered(ErrorCode.INVALID_REQUEST, "each resource may stand once")
         else:
-            failed = await _alter(call, found[0], change)
-        results.append(
-            call.types.AlterConfigsResourceResponse(
-                error_code=failed.error_code,
-                error_message=failed.error_message or None,
-                resource_type=resource_type,
-                resource_name=name,
-            )
-        )
+            outcomes[key] = await _alter(call, found[0], change, request.validate_only)
         if call.is_turn_over():
             await call.next_turn()
-    return tuple(results)
+    return outcomes
 
 
-async def _alter(call: Call, resource: Any, change: _Change) -> Unanswered:
+async def _alter(
+    call: Call, resource: _ResourceT, change: _Change[_ResourceT], validate_only: bool
+) -> Unanswered:
     cluster, name = call.cluster, resource.resource_name
     if resource.resource_type not in _KINDS:
         return _not_served(resource.resource_type)
@@ -268,10 +311,10 @@ async def _alter(call: Call, resource: Any, change: _Change) -> Unanswered:
         name=name,
         set=to_set,
         remove=to_remove,
-        validate_only=call.request.validate_only,
+        validate_only=validate_only,
     )
     answer = await cluster.ask_controller(
-        lambda controller: controller.AlterConfigs(request), validate_only=request.validate_only
+        lambda controller: controller.AlterConfigs(request), validate_only=validate_only
     )
     return answer if isinstance(answer, Unanswered) else unanswered(answer.status)
 
@@ -330,6 +373,4 @@ async def list_config_resources(call: ListConfigResourcesCall) -> kafka.ListConf
 def _listed(
     call: ListConfigResourcesCall, resource_type: int, name: str
 ) -> kafka.ListConfigResourcesResponseTypes.ConfigResource:
-    if call.version < _ALL_TYPES_FROM:
-        return call.types.ConfigResource(resource_name=name)
     return call.types.ConfigResource(resource_name=name, resource_type=resource_type)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from oncelog_listener.kafka_calls import ConsumerGroupDescribeCall, ConsumerGroupHeartbeatCall
 
 _MEMBER_CHOOSES_ID_FROM: Final = 1
+_REGEX_FROM: Final = 1
 _JOINS: Final = 0
 _CLASSIC_MEMBER: Final = 0
 _CONSUMER_MEMBER: Final = 1
@@ -68,7 +69,9 @@ async def consumer_group_heartbeat(
         rebalance_timeout_ms=milliseconds(request.rebalance_timeout),
         subscribed_topic_names=topics or (),
         subscription_present=topics is not None,
-        subscribed_topic_regex=getattr(request, "subscribed_topic_regex", None),
+        subscribed_topic_regex=request.subscribed_topic_regex
+        if call.version >= _REGEX_FROM
+        else None,
         server_assignor=request.server_assignor,
         owned=[
             pb.TopicIdPartitions(topic_id=one.topic_id.bytes, partitions=one.partitions)

@@ -8,7 +8,7 @@ that stand by hold no part of the log, and are not told.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
@@ -46,7 +46,7 @@ async def describe_quorum(call: DescribeQuorumCall) -> kafka.DescribeQuorumRespo
         )
         for topic in call.request.topics
     )
-    nodes: tuple[Any, ...] = ()
+    nodes: tuple[kafka.DescribeQuorumResponseTypes.Node, ...] = ()
     if call.version >= _NODES_FROM:
         nodes = (call.types.Node(node_id=call.cluster.image.controller, listeners=()),)
     return call.types.DescribeQuorumResponse(
@@ -122,12 +122,12 @@ async def _update(call: UpdateFeaturesCall) -> Unanswered:
     return failed
 
 
-def _upgrade_type(call: Call, update: Any) -> int:
+def _upgrade_type(call: Call, update: kafka.UpdateFeaturesRequestTypes.FeatureUpdateKey) -> int:
     if call.version > 0:
-        return int(update.upgrade_type)
+        return update.upgrade_type
     return SAFE_DOWNGRADE if _goes_down(call, update) and update.allow_downgrade else UPGRADE
 
 
-def _goes_down(call: Call, update: Any) -> bool:
+def _goes_down(call: Call, update: kafka.UpdateFeaturesRequestTypes.FeatureUpdateKey) -> bool:
     known: int = call.cluster.image.feature_levels.get(update.feature, 0)
-    return bool(update.max_version_level < known)
+    return update.max_version_level < known

@@ -9,16 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.api.v1 import storage_pb2 as pb
-from oncelog.api.v1 import types_pb2
 from oncelog.errors import ErrorCode
 from oncelog.ids import Partition
 from oncelog.rpc.metadata import MetadataImage
 from oncelog.rpc.owner_calls import answer_of_owner
 from oncelog.security.acl import Operation
-from oncelog_listener.call import CloseConnection
 from oncelog_listener.cluster import (
     PEER_FAILURES,
     TopicPartition,
@@ -40,6 +38,7 @@ from oncelog_listener.handlers.fetch_response import (
     Reading,
     response_of,
 )
+from oncelog_listener.isolation import isolation_of
 from oncelog_listener.topic_access import TOPIC_REFUSED, refused_in_turns
 from oncelog_listener.topic_ids import id_of, name_of
 
@@ -81,8 +80,7 @@ class _Share:
 
 async def fetch(call: FetchCall) -> kafka.FetchResponse:
     request = call.request
-    if request.isolation_level not in (types_pb2.READ_UNCOMMITTED, types_pb2.READ_COMMITTED):
-        raise CloseConnection(f"isolation level {request.isolation_level} is neither 0 nor 1")
+    isolation_of(request.isolation_level)
     reading = await _reading(call)
     if isinstance(reading, ErrorCode):
         return call.types.FetchResponse(error_code=reading, session_id=NO_SESSION, responses=())
@@ -210,7 +208,7 @@ def _waits_for_leaders(answers: Answers) -> bool:
     return is_waiting
 
 
-def _wait_ms(request: Any) -> int:
+def _wait_ms(request: kafka.FetchRequest) -> int:
     return max(0, min(milliseconds(request.max_wait), _MAX_WAIT_MS))
 
 
@@ -328,7 +326,7 @@ async def _fetch_from(
         # The leader does not wait for more bytes than the answer may have.
         min_bytes=max(0, min(request.min_bytes, room)),
         max_bytes=max(1, room),
-        isolation_level=request.isolation_level,
+        isolation_level=isolation_of(request.isolation_level),
         partitions=share.request,
         changes_only=reading.session is not None,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.api.v1 import types_pb2
@@ -71,9 +71,9 @@ async def response_of(
     if call.version >= _LEADER_HINTS_FROM:
         hints = leader_hints(call, _without_leader(reading, answers))
     types = call.types
-    topics: list[Any] = []
+    topics: list[kafka.FetchResponseTypes.FetchableTopicResponse] = []
     for _, keys in groupby(told, key=lambda key: key[0]):
-        partitions: list[Any] = []
+        partitions: list[kafka.FetchResponseTypes.PartitionData] = []
         for key in keys:
             wanted = reading.partitions[key]
             partitions.append(_partition_data(call, wanted, answers.pop(key), hints))
@@ -81,7 +81,7 @@ async def response_of(
                 await call.next_turn()
         topics.append(
             types.FetchableTopicResponse(
-                topic=wanted.topic, topic_id=wanted.topic_id, partitions=tuple(partitions)
+                topic=wanted.topic or "", topic_id=wanted.topic_id, partitions=tuple(partitions)
             )
         )
     return types.FetchResponse(

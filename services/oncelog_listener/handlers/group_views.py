@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.api.v1 import groups_pb2 as pb
 from oncelog.errors import ErrorCode
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from oncelog_listener.kafka_calls import DeleteGroupsCall, DescribeGroupsCall, ListGroupsCall
 
 _UNKNOWN_IS_AN_ERROR_FROM: Final = 6
+_OPERATIONS_FROM: Final = 3
+_STATES_FROM: Final = 4
+_TYPES_FROM: Final = 5
 _DEAD: Final = "Dead"
 CONSUMER: Final = "consumer"
 
@@ -55,7 +58,7 @@ async def describe_groups(call: DescribeGroupsCall) -> kafka.DescribeGroupsRespo
 
 def _described(
     call: DescribeGroupsCall, group_id: str, found: pb.DescribeGroupsResponse.Group | ErrorCode
-) -> Any:
+) -> kafka.DescribeGroupsResponseTypes.DescribedGroup:
     """Return the row of a group, or the error. Before version 6 a group that does not exist is described as dead."""
     code = code_of(found)
     if isinstance(found, ErrorCode):
@@ -97,7 +100,7 @@ def _described(
 
 
 def _operations(call: DescribeGroupsCall, group_id: str) -> int:
-    is_wanted = getattr(call.request, "include_authorized_operations", False)
+    is_wanted = call.version >= _OPERATIONS_FROM and call.request.include_authorized_operations
     return operations_on_group(call, group_id) if is_wanted else NOT_ASKED
 
 
@@ -126,8 +129,8 @@ async def list_groups(call: ListGroupsCall) -> kafka.ListGroupsResponse:
     merges the answers."""
     request, cluster = call.request, call.cluster
     forwarded = pb.ListGroupsRequest(
-        state_filters=getattr(request, "states_filter", ()),
-        type_filters=getattr(request, "types_filter", ()),
+        state_filters=request.states_filter if call.version >= _STATES_FROM else (),
+        type_filters=request.types_filter if call.version >= _TYPES_FROM else (),
     )
     shards = [shard for (kind, _), shard in cluster.image.shards.items() if kind == GROUP]
     if not shards or any(shard.coordinator < 0 for shard in shards):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, repeat
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.api.v1 import types_pb2
@@ -12,13 +12,14 @@ from oncelog.errors import ErrorCode, error_code_of
 from oncelog.ids import INTERNAL_TOPICS
 from oncelog.rpc.stubs import StorageStub
 from oncelog.security.acl import Operation
-from oncelog_listener.call import Call, CloseConnection
+from oncelog_listener.call import Call
 from oncelog_listener.cluster import (
     TopicPartition,
     Unanswered,
     grouped,
     milliseconds,
 )
+from oncelog_listener.isolation import isolation_of
 from oncelog_listener.topic_access import TOPIC_REFUSED, refused_topics, take_refused
 
 if TYPE_CHECKING:
@@ -55,9 +56,7 @@ _HIGH_WATERMARK: Final = -1
 
 async def list_offsets(call: ListOffsetsCall) -> kafka.ListOffsetsResponse:
     request = call.request
-    isolation_level: Any = request.isolation_level if call.version >= 2 else 0
-    if isolation_level not in (types_pb2.READ_UNCOMMITTED, types_pb2.READ_COMMITTED):
-        raise CloseConnection(f"isolation level {isolation_level} is neither 0 nor 1")
+    isolation_level = isolation_of(request.isolation_level if call.version >= 2 else 0)
     items: dict[TopicPartition, pb.ListOffsetsPartition] = {}
     answers: dict[TopicPartition, pb.ListedOffset | Unanswered] = {}
     refused = refused_topics(call, Operation.DESCRIBE, (topic.name for topic in request.topics))
@@ -148,7 +147,7 @@ async def offset_for_leader_epoch(
         return [_EpochEnds(list(islice(rows, len(asked)))) for asked in some]
 
     answers = refused | await call.cluster.ask_leaders(items, ask)
-    ends = {
+    ends: dict[TopicPartition, Iterator[_EpochEnd | Unanswered]] = {
         key: iter(answer.rows if isinstance(answer, _EpochEnds) else repeat(answer))
         for key, answer in answers.items()
     }
@@ -177,7 +176,7 @@ class _EpochEnds:
 
 
 def _epoch_end(
-    types: Any, partition: int, answer: _EpochEnd | Unanswered
+    types: kafka.OffsetForLeaderEpochResponseTypes, partition: int, answer: _EpochEnd | Unanswered
 ) -> kafka.OffsetForLeaderEpochResponseTypes.EpochEndOffset:
     found = None if isinstance(answer, Unanswered) or answer.error_code else answer
     return types.EpochEndOffset(
@@ -264,7 +263,7 @@ async def _high_watermarks(
 async def _listed_offsets(
     call: Call,
     items: Mapping[TopicPartition, pb.ListOffsetsPartition],
-    isolation_level: Any = types_pb2.READ_UNCOMMITTED,
+    isolation_level: types_pb2.IsolationLevel = types_pb2.READ_UNCOMMITTED,
 ) -> dict[TopicPartition, pb.ListedOffset | Unanswered]:
     return await call.cluster.rows_of_leaders(
         items,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode
@@ -35,7 +35,7 @@ from oncelog_listener.core.repeating import Repeatable
 from oncelog_listener.group_access import transaction_refusal
 from oncelog_listener.leader_hints import LeaderHint, hinted, leader_hints, node_endpoints
 from oncelog_listener.topic_access import TOPIC_REFUSED, refused_topics
-from oncelog_listener.topic_ids import id_of, topic_fields, topic_name
+from oncelog_listener.topic_ids import id_of, topic_id_of, topic_name
 
 if TYPE_CHECKING:
     from oncelog.protocol import kafka_messages as kafka
@@ -45,6 +45,14 @@ _RECORD_ERRORS_FROM: Final = 8
 _LEADER_HINTS_FROM: Final = 10
 _ABORTABLE_FROM: Final = 11
 _ADD_PARTITION_FROM: Final = 12
+
+
+class _AtOnce(Protocol):
+    """A storage node of this process."""
+
+    def ProduceAtOnce(  # noqa: N802
+        self, request: plain.ProduceRequest
+    ) -> Sequence[pb.PartitionProduced] | None: ...
 
 
 def verification_mode(version: int) -> pb.VerificationMode:
@@ -58,7 +66,7 @@ def verification_mode(version: int) -> pb.VerificationMode:
     return pb.VERIFY_ABORTABLE if version >= _ABORTABLE_FROM else pb.VERIFY_LEGACY
 
 
-_Topics = Sequence[tuple[str | None, Any]]
+_Topics: TypeAlias = "Sequence[tuple[str | None, kafka.ProduceRequestTypes.TopicProduceData]]"
 """The request's topics, with their names; None: there is no topic with the id."""
 _Answers = dict[TopicPartition, pb.PartitionProduced | Unanswered]
 _Items = dict[TopicPartition, plain.PartitionRecords]
@@ -137,11 +145,10 @@ def _written_at_once(
     storage = cluster.storage(leader)
     if not takes_plain(storage, "ProduceAtOnce"):
         return None
-    written: Sequence[pb.PartitionProduced] | None = cast(Any, storage).ProduceAtOnce(request)
-    return written
+    return cast(_AtOnce, storage).ProduceAtOnce(request)
 
 
-async def produce(call: ProduceCall) -> kafka.ProduceResponse:
+async def produce(call: ProduceCall) -> kafka.ProduceResponse | None:
     request, image = call.request, call.cluster.image
     topics: _Topics = [(topic_name(image, topic), topic) for topic in request.topic_data]
     batches = [data.records for topic in request.topic_data for data in topic.partition_data]
@@ -180,7 +187,8 @@ def _accepted(call: ProduceCall, topics: _Topics, answers: _Answers) -> _Items:
     for name, topic in topics:
         if name is None:
             continue
-        topic_id = topic.topic_id.bytes if hasattr(topic, "topic_id") else id_of(image, name)
+        asked_id = topic_id_of(topic)
+        topic_id = id_of(image, name) if asked_id is None else asked_id.bytes
         for data in topic.partition_data:
             key = (name, data.index)
             if name in refused_names:
@@ -198,6 +206,7 @@ def _accepted(call: ProduceCall, topics: _Topics, answers: _Answers) -> _Items:
             elif refused := refused_records(call.version, data.records):
                 answers[key] = Unanswered(*refused)
             else:
+                assert data.records is not None, key
                 items[key] = plain.PartitionRecords(name, data.index, data.records, topic_id)
     return items
 
@@ -264,10 +273,10 @@ def _close_on_error(topics: _Topics, answers: _Answers) -> None:
     for name, topic in topics:
         if name is None:
             raise CloseConnection(f"acks=0 and no topic has the id {topic.topic_id}")
-    for (topic, partition), answer in answers.items():
+    for key, answer in answers.items():
         if answer.error_code:
             raise CloseConnection(
-                f"acks=0 and {topic}-{partition} failed with error {answer.error_code}"
+                f"acks=0 and {key[0]}-{key[1]} failed with error {answer.error_code}"
             )
 
 
@@ -283,7 +292,8 @@ def _response(
         node_endpoints=node_endpoints(call, hints),
         responses=tuple(
             types.TopicProduceResponse(
-                **topic_fields(topic, name),
+                name=name or "",
+                topic_id=topic_id_of(topic),
                 partition_responses=tuple(
                     _partition_response(
                         call,

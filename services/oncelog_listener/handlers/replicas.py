@@ -11,8 +11,8 @@ Clients see listeners as brokers, and each partition "led" by one of them (ADR 0
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from oncelog.api.v1 import controller_pb2, storage_pb2, types_pb2
 from oncelog.errors import ErrorCode
@@ -35,6 +35,11 @@ if TYPE_CHECKING:
         DescribeLogDirsCall,
         ElectLeadersCall,
         ListPartitionReassignmentsCall,
+    )
+
+    _NamedPartitions = (
+        kafka.DescribeLogDirsRequestTypes.DescribableLogDirTopic
+        | kafka.ElectLeadersRequestTypes.TopicPartitions
     )
 
 _Outcomes = dict[TopicPartition, types_pb2.PartitionError | Unanswered]
@@ -99,7 +104,9 @@ async def alter_replica_log_dirs(
     types, brokers = call.types, brokers_for(call)
     is_allowed = call.may_cluster(Operation.ALTER)
     folders = {_log_dir(call, node_id) for node_id in call.cluster.image.nodes}
-    found: dict[str, dict[int, Any]] = {}
+    found: dict[
+        str, dict[int, kafka.AlterReplicaLogDirsResponseTypes.AlterReplicaLogDirPartitionResult]
+    ] = {}
     for one in call.request.dirs:
         for topic in one.topics:
             for partition in topic.partitions:
@@ -146,7 +153,9 @@ def _log_dir(call: Call, node_id: int) -> str:
     return f"storage-{node_id}:{path}"
 
 
-def _sizes(call: DescribeLogDirsCall, sizes: dict[TopicPartition, int]) -> tuple[Any, ...]:
+def _sizes(
+    call: DescribeLogDirsCall, sizes: dict[TopicPartition, int]
+) -> tuple[kafka.DescribeLogDirsResponseTypes.DescribeLogDirsTopic, ...]:
     types = call.types
     return tuple(
         types.DescribeLogDirsTopic(
@@ -165,7 +174,7 @@ def _sizes(call: DescribeLogDirsCall, sizes: dict[TopicPartition, int]) -> tuple
     )
 
 
-def _wanted(call: Call, topics: Iterable[Any] | None) -> list[TopicPartition]:
+def _wanted(call: Call, topics: Iterable[_NamedPartitions] | None) -> list[TopicPartition]:
     """Return the partitions that are named, or with null all that exist. The caller handles named ones that do not
     exist."""
     if topics is None:
@@ -199,7 +208,7 @@ async def elect_leaders(call: ElectLeadersCall) -> kafka.ElectLeadersResponse:
         answers, failed = await _changed(
             call, lambda controller: controller.ElectLeaders(forwarded)
         )
-    results: dict[str, list[Any]] = {}
+    results: dict[str, list[kafka.ElectLeadersResponseTypes.PartitionResult]] = {}
     for topic, partition in wanted if answers else ():
         results.setdefault(topic, [])
         outcome = answers[topic, partition]
@@ -293,7 +302,9 @@ def _may_change_factor(call: AlterPartitionReassignmentsCall) -> bool:
     return call.version < _FACTOR_CHANGE_FROM or bool(call.request.allow_replication_factor_change)
 
 
-def _refused(call: AlterPartitionReassignmentsCall, wanted: dict[TopicPartition, Any]) -> _Outcomes:
+def _refused(
+    call: AlterPartitionReassignmentsCall, wanted: Mapping[TopicPartition, Sequence[int] | None]
+) -> _Outcomes:
     """Return the refusals that Kafka's protocol has and our controller lacks: no replicas at all, and a change of
     their number."""
     found: _Outcomes = {}
@@ -330,7 +341,9 @@ async def list_partition_reassignments(
         if topics is None
         else [(one.name, partition) for one in topics for partition in one.partition_indexes]
     )
-    moving: dict[str, list[Any]] = {}
+    moving: dict[
+        str, list[kafka.ListPartitionReassignmentsResponseTypes.OngoingPartitionReassignment]
+    ] = {}
     for name, number in keys:
         if failed is not None:
             # A refused client is answered with the names that it sent.

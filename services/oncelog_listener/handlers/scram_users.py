@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode
@@ -42,7 +42,7 @@ async def describe_user_scram_credentials(
                 for _ in call.request.users or ()
             ),
         )
-    found: dict[str, list[Any]] = {}
+    found: dict[str, list[kafka.DescribeUserScramCredentialsResponseTypes.CredentialInfo]] = {}
     for (user, mechanism), one in sorted(call.cluster.image.security.credentials.items()):
         info = types.CredentialInfo(mechanism=mechanism, iterations=one.iterations)
         found.setdefault(user, []).append(info)
@@ -82,8 +82,8 @@ async def alter_user_scram_credentials(
     forwarded = pb.AlterUserScramCredentialsRequest()
     for one in request.deletions:
         forwarded.credentials.add(user=one.name, mechanism=one.mechanism)
-    for one in request.upsertions:
-        forwarded.credentials.append(_credential(one))
+    for upsertion in request.upsertions:
+        forwarded.credentials.append(_credential(upsertion))
         if call.is_turn_over():
             await call.next_turn()
     users = dict.fromkeys(one.user for one in forwarded.credentials)
@@ -106,7 +106,9 @@ async def alter_user_scram_credentials(
     )
 
 
-def _credential(one: Any) -> pb.ScramCredential:
+def _credential(
+    one: kafka.AlterUserScramCredentialsRequestTypes.ScramCredentialUpsertion,
+) -> pb.ScramCredential:
     """Return the credential that the controller stores. Both keys follow from the salted password, and neither gives
     it back."""
     # The controller refuses these iterations where they are no number for a credential; 0 would be a deletion.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from oncelog.api.v1 import controller_pb2 as pb
@@ -87,7 +87,7 @@ async def create_topics(call: CreateTopicsCall) -> kafka.CreateTopicsResponse:
     )
 
 
-def _partition_count(call: Call, topic: Any) -> int:
+def _partition_count(call: Call, topic: kafka.CreateTopicsRequestTypes.CreatableTopic) -> int:
     if topic.assignments:
         return len(topic.assignments)
     return (
@@ -104,7 +104,7 @@ def _twice(name: str | bytes | None) -> Unanswered:
     return Unanswered(ErrorCode.INVALID_REQUEST, f"topic {shown} stands twice in one request")
 
 
-def _new_topic(topic: Any) -> pb.NewTopic:
+def _new_topic(topic: kafka.CreateTopicsRequestTypes.CreatableTopic) -> pb.NewTopic:
     new = pb.NewTopic(
         name=topic.name,
         partitions=topic.num_partitions,
@@ -192,7 +192,7 @@ async def delete_topics(call: DeleteTopicsCall) -> kafka.DeleteTopicsResponse:
             refused[named] = failed
         elif topic_id is not None:
             forwarded.topic_ids.append(topic_id.bytes)
-        else:
+        elif name is not None:
             forwarded.names.append(name)
     deleted: dict[str | bytes, pb.TopicResult | Unanswered] = {}
     if forwarded.names or forwarded.topic_ids:
@@ -319,12 +319,16 @@ async def create_partitions(call: CreatePartitionsCall) -> kafka.CreatePartition
     )
 
 
-def _added_count(call: Call, topic: Any) -> int:
+def _added_count(
+    call: Call, topic: kafka.CreatePartitionsRequestTypes.CreatePartitionsTopic
+) -> int:
     existing = call.cluster.image.topics.get(topic.name)
-    return int(topic.count) - (len(existing.partitions) if existing is not None else 0)
+    return topic.count - (len(existing.partitions) if existing is not None else 0)
 
 
-def _new_partitions(call: Call, topic: Any) -> pb.NewPartitions:
+def _new_partitions(
+    call: Call, topic: kafka.CreatePartitionsRequestTypes.CreatePartitionsTopic
+) -> pb.NewPartitions:
     new = pb.NewPartitions(name=topic.name, count=topic.count)
     existing = call.cluster.image.topics.get(topic.name)
     first = len(existing.partitions) if existing is not None else 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.api.v1 import coordinator_pb2 as pb
 from oncelog.api.v1 import storage_pb2, types_pb2
@@ -73,7 +73,9 @@ async def describe_producers(call: DescribeProducersCall) -> kafka.DescribeProdu
 
 
 def _producers(
-    types: Any, partition: int, answer: storage_pb2.PartitionProducers | Unanswered
+    types: kafka.DescribeProducersResponseTypes,
+    partition: int,
+    answer: storage_pb2.PartitionProducers | Unanswered,
 ) -> kafka.DescribeProducersResponseTypes.PartitionResponse:
     found = () if isinstance(answer, Unanswered) else answer.producers
     return types.PartitionResponse(
@@ -186,7 +188,7 @@ async def list_transactions(call: ListTransactionsCall) -> kafka.ListTransaction
     shards = [shard for (kind, _), shard in image.shards.items() if kind == TRANSACTION]
     if any(shard.coordinator < 0 for shard in shards):
         return _listed(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    found: list[Any] = []
+    found: list[pb.TransactionDescription] = []
     unknown: dict[str, None] = {}
     for node_id in sorted({shard.coordinator for shard in shards}):
         try:
@@ -213,7 +215,7 @@ def _listed(
     call: ListTransactionsCall,
     error_code: int,
     unknown: tuple[str, ...] = (),
-    found: Sequence[Any] = (),
+    found: Sequence[pb.TransactionDescription] = (),
 ) -> kafka.ListTransactionsResponse:
     types = call.types
     return types.ListTransactionsResponse(

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.api.v1 import coordinator_pb2 as pb
 from oncelog.api.v1 import storage_pb2, types_pb2
@@ -150,16 +150,12 @@ def _initialised(
     producer_epoch: int = -1,
     ongoing: tuple[int, int] = (-1, -1),
 ) -> kafka.InitProducerIdResponse:
-    two_phase = (
-        {"ongoing_txn_producer_id": ongoing[0], "ongoing_txn_producer_epoch": ongoing[1]}
-        if call.version >= _TWO_PHASE_FROM
-        else {}
-    )
     return call.types.InitProducerIdResponse(
         error_code=error_code,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
-        **two_phase,
+        ongoing_txn_producer_id=ongoing[0],
+        ongoing_txn_producer_epoch=ongoing[1],
     )
 
 
@@ -185,7 +181,9 @@ async def add_partitions_to_txn(call: AddPartitionsToTxnCall) -> kafka.AddPartit
     else:
         codes, otherwise = await _add_partitions(call, keys), ErrorCode.UNKNOWN_SERVER_ERROR
     types = call.types
-    results: dict[str, list[Any]] = {}
+    results: dict[
+        str, list[kafka.AddPartitionsToTxnResponseTypes.AddPartitionsToTxnPartitionResult]
+    ] = {}
     for name, partition in keys:
         error_code = codes.get((name, partition), otherwise)
         results.setdefault(name, []).append(
@@ -195,7 +193,7 @@ async def add_partitions_to_txn(call: AddPartitionsToTxnCall) -> kafka.AddPartit
         )
         if call.is_turn_over():
             await call.next_turn()
-    topics: list[Any] = []
+    topics: list[kafka.AddPartitionsToTxnResponseTypes.AddPartitionsToTxnTopicResult] = []
     for name, found in results.items():
         topics.append(
             types.AddPartitionsToTxnTopicResult(name=name, results_by_partition=tuple(found))
@@ -328,8 +326,14 @@ def _ended(
 
 
 async def _of_group_shard(
-    call: Call, shard: int, item: Any, ask: Callable[[Any, list[Any]], Awaitable[Sequence[Any]]]
-) -> Any:
+    call: Call,
+    shard: int,
+    item: types_pb2.TopicPartition,
+    ask: Callable[
+        [GroupCoordinatorStub, list[types_pb2.TopicPartition]],
+        Awaitable[Sequence[types_pb2.PartitionError]],
+    ],
+) -> types_pb2.PartitionError | Unanswered:
     """Return the answer of the group shard's coordinator, or an Unanswered."""
     found = call.cluster.image.shards.get((GROUP, shard))
     if found is None:
@@ -366,7 +370,7 @@ async def write_txn_markers(call: WriteTxnMarkersCall) -> kafka.WriteTxnMarkersR
         async def ask(
             storage: StorageStub | GroupCoordinatorStub,
             partitions: list[types_pb2.TopicPartition],
-            marker: Any = marker,
+            marker: kafka.WriteTxnMarkersRequestTypes.WritableTxnMarker = marker,
         ) -> Sequence[types_pb2.PartitionError]:
             one = storage_pb2.TxnMarker(
                 producer_id=marker.producer_id,

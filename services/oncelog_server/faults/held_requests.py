@@ -4,18 +4,23 @@ What is held goes on when its gate opens, also when its caller has given up mean
 delays.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.protocol.versions import END_TXN
 from oncelog.rpc.contract import GROUP_COORDINATOR, STORAGE
 from oncelog.rpc.directory import LocalDirectory
 from oncelog.rpc.sessions import PeerUnavailable
-from oncelog_listener.call import Call
+from oncelog_listener.call import AnyCall
 from oncelog_listener.routes import ROUTES
 from oncelog_server.faults.transactions import Transactions
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 _WRITE_MARKERS: Final = (STORAGE, GROUP_COORDINATOR)
 
@@ -84,7 +89,7 @@ class EndTxnGates:
         if not self._gates:
             ROUTES[END_TXN] = self._real
 
-    async def _handle(self, call: Call) -> Any:
+    async def _handle(self, call: AnyCall) -> DataclassInstance | None:
         gate = self._gates.get(call.request.transactional_id)
         if gate is not None:
             await gate.passed()

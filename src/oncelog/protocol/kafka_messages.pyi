@@ -34,9 +34,9 @@ class ProduceRequestTypes(Types):
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class TopicProduceData:
-        name: str  # to version 12
+        name: str = ...  # to version 12
         partition_data: tuple[ProduceRequestTypes.PartitionProduceData, ...]
-        topic_id: UUID | None  # from version 13
+        topic_id: UUID | None = ...  # from version 13
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class PartitionProduceData:
@@ -101,16 +101,16 @@ class FetchRequestTypes(Types):
         topics: tuple[FetchRequestTypes.FetchTopic, ...]
         session_id: int = ...  # from version 7
         session_epoch: int = ...  # from version 7
-        forgotten_topics_data: tuple[FetchRequestTypes.ForgottenTopic, ...]  # from version 7
+        forgotten_topics_data: tuple[FetchRequestTypes.ForgottenTopic, ...] = ...  # from version 7
         rack_id: str = ...  # from version 11
         cluster_id: str | None = ...  # from version 12
         replica_state: FetchRequestTypes.ReplicaState = ...  # from version 15
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class FetchTopic:
-        topic: str  # to version 12
+        topic: str = ...  # to version 12
         partitions: tuple[FetchRequestTypes.FetchPartition, ...]
-        topic_id: UUID | None  # from version 13
+        topic_id: UUID | None = ...  # from version 13
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class FetchPartition:
@@ -125,9 +125,9 @@ class FetchRequestTypes(Types):
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class ForgottenTopic:  # from version 7
-        topic: str  # to version 12
+        topic: str = ...  # to version 12
         partitions: tuple[int, ...] = ...
-        topic_id: UUID | None  # from version 13
+        topic_id: UUID | None = ...  # from version 13
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class ReplicaState:  # from version 15
@@ -201,8 +201,8 @@ class ListOffsetsRequestTypes(Types):
     class ListOffsetsRequest:
         replica_id: int
         topics: tuple[ListOffsetsRequestTypes.ListOffsetsTopic, ...]
-        isolation_level: int  # from version 2
-        timeout: timedelta  # from version 10
+        isolation_level: int = ...  # from version 2
+        timeout: timedelta = ...  # from version 10
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class ListOffsetsTopic:
@@ -245,13 +245,13 @@ class MetadataRequestTypes(Types):
     class MetadataRequest:
         topics: tuple[MetadataRequestTypes.MetadataRequestTopic, ...] | None
         allow_auto_topic_creation: bool = ...  # from version 4
-        include_cluster_authorized_operations: bool  # versions 8 to 10
-        include_topic_authorized_operations: bool  # from version 8
+        include_cluster_authorized_operations: bool = ...  # versions 8 to 10
+        include_topic_authorized_operations: bool = ...  # from version 8
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class MetadataRequestTopic:
         name: str | None
-        topic_id: UUID | None  # from version 10
+        topic_id: UUID | None = ...  # from version 10
 
 MetadataRequest: TypeAlias = MetadataRequestTypes.MetadataRequest
 
@@ -308,9 +308,9 @@ class OffsetCommitRequestTypes(Types):
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class OffsetCommitRequestTopic:
-        name: str  # to version 9
+        name: str = ...  # to version 9
         partitions: tuple[OffsetCommitRequestTypes.OffsetCommitRequestPartition, ...]
-        topic_id: UUID | None  # from version 10
+        topic_id: UUID | None = ...  # from version 10
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class OffsetCommitRequestPartition:
@@ -345,10 +345,10 @@ OffsetCommitKey: TypeAlias = ApiKey[OffsetCommitRequestTypes, OffsetCommitReques
 class OffsetFetchRequestTypes(Types):
     @dataclass(frozen=True, slots=True, kw_only=True)
     class OffsetFetchRequest:
-        group_id: str  # to version 7
-        topics: tuple[OffsetFetchRequestTypes.OffsetFetchRequestTopic, ...] | None  # to version 7
+        group_id: str = ...  # to version 7
+        topics: tuple[OffsetFetchRequestTypes.OffsetFetchRequestTopic, ...] | None = ...  # to version 7
         require_stable: bool = ...  # from version 7
-        groups: tuple[OffsetFetchRequestTypes.OffsetFetchRequestGroup, ...]  # from version 8
+        groups: tuple[OffsetFetchRequestTypes.OffsetFetchRequestGroup, ...] = ...  # from version 8
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class OffsetFetchRequestTopic:  # to version 7
@@ -364,9 +364,9 @@ class OffsetFetchRequestTypes(Types):
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class OffsetFetchRequestTopics:  # from version 8
-        name: str  # to version 9
+        name: str = ...  # to version 9
         partition_indexes: tuple[int, ...] = ...
-        topic_id: UUID | None  # from version 10
+        topic_id: UUID | None = ...  # from version 10
 
 OffsetFetchRequest: TypeAlias = OffsetFetchRequestTypes.OffsetFetchRequest
 
@@ -418,7 +418,7 @@ OffsetFetchKey: TypeAlias = ApiKey[OffsetFetchRequestTypes, OffsetFetchRequest, 
 class FindCoordinatorRequestTypes(Types):
     @dataclass(frozen=True, slots=True, kw_only=True)
     class FindCoordinatorRequest:
-        key: str  # to version 3
+        key: str = ...  # to version 3
         key_type: int = ...  # from version 1
         coordinator_keys: tuple[str, ...] = ...  # from version 4
 
@@ -514,8 +514,8 @@ class LeaveGroupRequestTypes(Types):
     @dataclass(frozen=True, slots=True, kw_only=True)
     class LeaveGroupRequest:
         group_id: str
-        member_id: str  # to version 2
-        members: tuple[LeaveGroupRequestTypes.MemberIdentity, ...]  # from version 3
+        member_id: str = ...  # to version 2
+        members: tuple[LeaveGroupRequestTypes.MemberIdentity, ...] = ...  # from version 3
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class MemberIdentity:  # from version 3
@@ -577,7 +577,7 @@ class DescribeGroupsRequestTypes(Types):
     @dataclass(frozen=True, slots=True, kw_only=True)
     class DescribeGroupsRequest:
         groups: tuple[str, ...] = ...
-        include_authorized_operations: bool  # from version 3
+        include_authorized_operations: bool = ...  # from version 3
 
 DescribeGroupsRequest: TypeAlias = DescribeGroupsRequestTypes.DescribeGroupsRequest
 
@@ -657,8 +657,8 @@ SaslHandshakeKey: TypeAlias = ApiKey[SaslHandshakeRequestTypes, SaslHandshakeReq
 class ApiVersionsRequestTypes(Types):
     @dataclass(frozen=True, slots=True, kw_only=True)
     class ApiVersionsRequest:
-        client_software_name: str  # from version 3
-        client_software_version: str  # from version 3
+        client_software_name: str = ...  # from version 3
+        client_software_version: str = ...  # from version 3
         cluster_id: str | None = ...  # from version 5
         node_id: int = ...  # from version 5
 
@@ -758,7 +758,7 @@ class DeleteTopicsRequestTypes(Types):
     class DeleteTopicsRequest:
         topic_names: tuple[str, ...] = ...  # to version 5
         timeout: timedelta
-        topics: tuple[DeleteTopicsRequestTypes.DeleteTopicState, ...]  # from version 6
+        topics: tuple[DeleteTopicsRequestTypes.DeleteTopicState, ...] = ...  # from version 6
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class DeleteTopicState:  # from version 6
@@ -1026,9 +1026,9 @@ class TxnOffsetCommitRequestTypes(Types):
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class TxnOffsetCommitRequestTopic:
-        name: str  # to version 5
+        name: str = ...  # to version 5
         partitions: tuple[TxnOffsetCommitRequestTypes.TxnOffsetCommitRequestPartition, ...]
-        topic_id: UUID | None  # from version 6
+        topic_id: UUID | None = ...  # from version 6
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class TxnOffsetCommitRequestPartition:
@@ -1425,7 +1425,7 @@ class ElectLeadersRequestTypes(Types):
     class ElectLeadersRequest:
         topic_partitions: tuple[ElectLeadersRequestTypes.TopicPartitions, ...] | None
         timeout: timedelta = ...
-        election_type: int  # from version 1
+        election_type: int = ...  # from version 1
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class TopicPartitions:
@@ -1843,7 +1843,7 @@ class UpdateFeaturesRequestTypes(Types):
     class FeatureUpdateKey:
         feature: str
         max_version_level: int
-        allow_downgrade: bool  # to version 0
+        allow_downgrade: bool = ...  # to version 0
         upgrade_type: int = ...  # from version 1
 
 UpdateFeaturesRequest: TypeAlias = UpdateFeaturesRequestTypes.UpdateFeaturesRequest
@@ -1871,7 +1871,7 @@ class DescribeClusterRequestTypes(Types):
     class DescribeClusterRequest:
         include_cluster_authorized_operations: bool
         endpoint_type: int = ...  # from version 1
-        include_fenced_brokers: bool  # from version 2
+        include_fenced_brokers: bool = ...  # from version 2
 
 DescribeClusterRequest: TypeAlias = DescribeClusterRequestTypes.DescribeClusterRequest
 

@@ -220,17 +220,18 @@ def _constructors(entity: type[Entity], api_key: int, version: int) -> Any:
         version=version,
         **{
             one.__name__: _constructor(one, api_key, version, entity.__type__)
-            for one in _structures(entity)
+            for one in structures(entity)
         },
     )
 
 
-def _structures(entity: type[Entity]) -> Iterator[type[Entity]]:
+def structures(entity: type[Entity]) -> Iterator[type[Entity]]:
+    """Yield the class of a message, and those of the structures in it."""
     yield entity
     for one in fields(entity):
         structure = structure_of(one.type)
         if structure is not None:
-            yield from _structures(structure)
+            yield from structures(structure)
 
 
 def _constructor(
@@ -266,7 +267,7 @@ def _of_no_version(
     load = response_class if kind is EntityType.response else request_class
     api = APIS[api_key]
     for version in range(api.max_version, api.served_min - 1, -1):
-        for one in _structures(load(api_key, version)):
+        for one in structures(load(api_key, version)):
             if one.__name__ == structure:
                 names -= {field.name for field in fields(one)}
         if not names:

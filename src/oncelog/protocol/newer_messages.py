@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, field, fields, is_dataclass, make_dataclass
 from functools import cache
 from types import GenericAlias
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_origin
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, get_origin
 from uuid import UUID
 
 from kio.index import load_request_schema, load_response_schema
@@ -25,7 +25,9 @@ from oncelog.protocol.versions import (
 )
 
 if TYPE_CHECKING:
-    from kio.static.protocol import Entity, Payload
+    from kio.static.protocol import Payload
+
+EntityT = TypeVar("EntityT", bound="Entity")
 
 AT_THE_END: Final = ""
 
@@ -118,7 +120,7 @@ def response_class(api_key: int, version: int) -> type[Payload]:
     return _changed(load_response_schema(api_key, version - 1), version, newer.response)
 
 
-def _changed(entity: Any, version: int, changes: Mapping[str, Changes]) -> Any:
+def _changed(entity: type[EntityT], version: int, changes: Mapping[str, Changes]) -> type[EntityT]:
     if not changes:
         return entity
     of_entity = changes.get(entity.__name__, {})
@@ -127,7 +129,7 @@ def _changed(entity: Any, version: int, changes: Mapping[str, Changes]) -> Any:
         specs += of_entity.get(one.name, [_same(one, version, changes)])
     specs += of_entity.get(AT_THE_END, ())
     names = ("__type__", "__flexible__", "__api_key__", "__header_schema__")
-    return make_dataclass(
+    made: type[EntityT] = make_dataclass(
         entity.__name__,
         specs,
         frozen=True,
@@ -136,6 +138,7 @@ def _changed(entity: Any, version: int, changes: Mapping[str, Changes]) -> Any:
         namespace={name: getattr(entity, name) for name in names}
         | {"__version__": i16(version), "__module__": __name__},
     )
+    return made
 
 
 def _same(one: Field[Any], version: int, changes: Mapping[str, Changes]) -> Spec:
@@ -143,7 +146,7 @@ def _same(one: Field[Any], version: int, changes: Mapping[str, Changes]) -> Spec
     structure = structure_of(kind)
     if structure is not None:
         assert not is_dataclass(one.default), one
-        newer: Any = _changed(structure, version, changes)
+        newer = _changed(structure, version, changes)
         kind = GenericAlias(tuple, (newer, ...)) if get_origin(kind) is tuple else newer
     if one.default is MISSING:
         return one.name, kind, field(metadata=one.metadata)
