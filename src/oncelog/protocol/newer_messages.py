@@ -25,7 +25,7 @@ from oncelog.protocol.versions import (
 )
 
 if TYPE_CHECKING:
-    from kio.static.protocol import Payload
+    from kio.static.protocol import Entity, Payload
 
 EntityT = TypeVar("EntityT", bound="Entity")
 

@@ -5,12 +5,16 @@ attempt a broker is left alone for a while that grows (`reconnect.backoff.ms`). 
 needs a topic, when an answer said that it is old, and after `metadata.max.age.ms`.
 """
 
+from __future__ import annotations
+
 import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from datetime import timedelta
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from oncelog.client.core.addresses import Address
 from oncelog.client.core.backoff import Backoff
@@ -30,6 +34,10 @@ from oncelog.errors import ErrorCode, KafkaError, error_code_of
 from oncelog.ids import Partition
 from oncelog.protocol import versions
 
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+    from oncelog.protocol.kafka_messages import ApiKey
+
 logger = logging.getLogger(__name__)
 
 GROUP, TRANSACTION = 0, 1
@@ -40,7 +48,10 @@ _METADATA_PAUSE_S: Final = 0.1
 """Seconds between two requests for metadata that brought no news."""
 
 ResultT = TypeVar("ResultT")
-Build = Callable[[Any], Any]
+TypesT = TypeVar("TypesT")
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
+Build: TypeAlias = Callable[[TypesT], RequestT]
 """A function that makes a request from the constructors of its version (`Schema.request_types`)."""
 
 
@@ -268,38 +279,38 @@ class Brokers:
     async def call(
         self,
         connection: Connection,
-        api_key: int,
-        build: Build,
+        api_key: ApiKey[TypesT, RequestT, object, ResponseT],
+        build: Build[TypesT, RequestT],
         timeout_ms: int | None = None,
         at_most: int | None = None,
-    ) -> Any:
+    ) -> ResponseT:
         """Make a call in the newest version that both sides know, `at_most` if given.
         Raises DisconnectedError, TimedOutError, UnsupportedError."""
         schema = connection.schema(api_key, at_most)
         timeout_s = (timeout_ms or self.settings.request_timeout_ms) / 1000
         response = await connection.call(schema, build(schema.request_types), timeout_s)
-        throttle = getattr(response, "throttle_time", None)
+        throttle: timedelta | None = getattr(response, "throttle_time", None)
         if throttle:
             self.throttle(connection, throttle.total_seconds())
         return response
 
     async def call_any(
         self,
-        api_key: int,
-        build: Build,
+        api_key: ApiKey[TypesT, RequestT, object, ResponseT],
+        build: Build[TypesT, RequestT],
         timeout_ms: int | None = None,
         at_most: int | None = None,
-    ) -> Any:
+    ) -> ResponseT:
         return await self.call(await self.any_connection(), api_key, build, timeout_ms, at_most)
 
     async def call_node(
         self,
         node_id: int,
-        api_key: int,
-        build: Build,
+        api_key: ApiKey[TypesT, RequestT, object, ResponseT],
+        build: Build[TypesT, RequestT],
         timeout_ms: int | None = None,
         at_most: int | None = None,
-    ) -> Any:
+    ) -> ResponseT:
         """Call a node by its id.
         Raises KafkaError(COORDINATOR_NOT_AVAILABLE) for a node that is not in the metadata."""
         node = self.view.nodes.get(node_id)
@@ -315,11 +326,11 @@ class Brokers:
         self,
         kind: int,
         key: str,
-        api_key: int,
-        build: Build,
+        api_key: ApiKey[TypesT, RequestT, object, ResponseT],
+        build: Build[TypesT, RequestT],
         timeout_ms: int | None = None,
         at_most: int | None = None,
-    ) -> Any:
+    ) -> ResponseT:
         """Call the coordinator of a group or a transactional id. One that fails is looked up again the next time."""
         node_id = await self.coordinator_of(kind, key)
         try:
@@ -338,7 +349,7 @@ class Brokers:
             lambda types: types.FindCoordinatorRequest(key_type=kind, coordinator_keys=(key,)),
         )
         found = response.coordinators[0]
-        code = error_code_of(found.error_code.value)
+        code = error_code_of(found.error_code)
         if code is not ErrorCode.NONE:
             raise KafkaError(code, found.error_message or f"coordinator of {key!r}")
         node = Node(found.node_id, Address(found.host, found.port), None)
@@ -427,8 +438,8 @@ class Brokers:
         nodes = [
             Node(one.node_id, Address(one.host, one.port), one.rack) for one in response.brokers
         ]
-        found = [_topic_view(one) for one in response.topics]
-        self._found_once.update(one.name for one in response.topics if one.partitions)
+        found = topic_views(response)
+        self._found_once.update(one.name for one in found if one.leaders)
         self._asked_at = self._loop.time()
         if nodes:
             self.view = self.view.with_answer(
@@ -466,7 +477,9 @@ class Brokers:
         self._on_change()
 
 
-def _metadata_request(types: Any, topics: Sequence[str] | None, *, may_make: bool) -> Any:
+def _metadata_request(
+    types: kafka.MetadataRequestTypes, topics: Sequence[str] | None, *, may_make: bool
+) -> kafka.MetadataRequest:
     return types.MetadataRequest(
         topics=None
         if topics is None
@@ -476,15 +489,22 @@ def _metadata_request(types: Any, topics: Sequence[str] | None, *, may_make: boo
     )
 
 
-def _topic_view(topic: Any) -> TopicView:
-    partitions = sorted(topic.partitions, key=lambda one: one.partition_index)
-    return TopicView(
-        topic.name,
-        b"" if topic.topic_id is None else topic.topic_id.bytes,
-        tuple(Leader(one.leader_id, one.leader_epoch, one.replica_nodes) for one in partitions),
-        topic.is_internal,
-        error_code_of(topic.error_code.value),
-    )
+def topic_views(response: kafka.MetadataResponse) -> list[TopicView]:
+    """Return the topics of the answer. One without a name is left out: this client asks by name."""
+    return [
+        TopicView(
+            topic.name,
+            b"" if topic.topic_id is None else topic.topic_id.bytes,
+            tuple(
+                Leader(one.leader_id, one.leader_epoch, one.replica_nodes)
+                for one in sorted(topic.partitions, key=attrgetter("partition_index"))
+            ),
+            topic.is_internal,
+            error_code_of(topic.error_code),
+        )
+        for topic in response.topics
+        if topic.name is not None
+    ]
 
 
 def _retrieved(task: asyncio.Task[Connection]) -> None:

@@ -4,11 +4,13 @@ Rare requests (positions, heartbeats, commits) are tasks. News for the program w
 `needs_attention` says so, and a call that waits for records is woken.
 """
 
+from __future__ import annotations
+
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import uuid4
 
 from oncelog.client.core.consumer_record import Deserializers, reader_class
@@ -30,7 +32,7 @@ from oncelog.client.errors import (
     RetriableError,
     UnsupportedError,
 )
-from oncelog.client.network.brokers import GROUP, Brokers, NetworkSettings
+from oncelog.client.network.brokers import GROUP, Brokers, Build, NetworkSettings
 from oncelog.client.network.consumer_messages import (
     commit_codes,
     epoch_answers,
@@ -47,6 +49,14 @@ from oncelog.client.network.fetches import Fetches
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition
 from oncelog.protocol import versions
+
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+    from oncelog.protocol.kafka_messages import ApiKey
+
+TypesT = TypeVar("TypesT")
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
 
 logger = logging.getLogger(__name__)
 
@@ -352,7 +362,11 @@ class ConsumerLoop:
     def member(self) -> GroupMember:
         return self.membership.member
 
-    async def ask_group(self, api_key: int, build: Callable[[Any], Any]) -> Any:
+    async def ask_group(
+        self,
+        api_key: ApiKey[TypesT, RequestT, object, ResponseT],
+        build: Build[TypesT, RequestT],
+    ) -> ResponseT:
         return await self.brokers.call_coordinator(
             GROUP, self.settings.group_id or "", api_key, build
         )
@@ -430,7 +444,9 @@ class ConsumerLoop:
             logger.info("the metadata of all topics could not be read: %s", error)
         self.wake()
 
-    def _request(self, types: Any, beat: Heartbeat) -> Any:
+    def _request(
+        self, types: kafka.ConsumerGroupHeartbeatRequestTypes, beat: Heartbeat
+    ) -> kafka.ConsumerGroupHeartbeatRequest:
         group_id = self.settings.group_id or ""
         request = heartbeat_request(types, group_id, self.membership.member_id, beat)
         if beat.pattern and not hasattr(request, "subscribed_topic_regex"):
