@@ -150,7 +150,7 @@ class Call(Generic[RequestT_co, TypesT_co]):
     client_id: str | None
     request: RequestT_co
     """The request as kio decodes it in this version."""
-    schema: Schema
+    schema: Schema[Any, RequestT_co, TypesT_co, Any]
     session: Session
     cluster: Cluster
     elements_left: int = TURN_ELEMENTS
@@ -250,8 +250,7 @@ class Call(Generic[RequestT_co, TypesT_co]):
     @property
     def types(self) -> TypesT_co:
         """The constructors of the response's classes; they drop fields that this version does not have."""
-        types: TypesT_co = self.schema.response_types
-        return types
+        return self.schema.response_types
 
 
 AnyCall: TypeAlias = Call[Any, Any]

@@ -100,7 +100,7 @@ def _refusal(
 
 def _refused(call: PrivateCall, code: ErrorCode, message: str = "") -> bytes:
     response = call.response(error_code=code)
-    if message and "error_message" in response.DESCRIPTOR.fields_by_name:
+    if message and not isinstance(response, pb.DescribeSinkResponse):
         response.error_message = message
     encoded: bytes = response.SerializeToString()
     return encoded

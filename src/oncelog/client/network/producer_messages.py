@@ -14,7 +14,7 @@ from oncelog.client.core.produce_answers import PartitionAnswer
 from oncelog.client.core.producer_batch import ProducerBatch
 from oncelog.client.core.producer_settings import ProducerSettings
 from oncelog.client.core.sequences import Identity
-from oncelog.client.core.spoken import TV1_MAX
+from oncelog.client.core.spoken import BY_NAME_MAX, TV1_MAX
 from oncelog.client.core.transaction_calls import (
     AddOffsets,
     AddPartitions,
@@ -49,6 +49,7 @@ def has_ids(request: Drained) -> bool:
 def produce_request(
     types: kafka.ProduceRequestTypes, settings: ProducerSettings, request: Drained
 ) -> kafka.ProduceRequest:
+    is_by_name = types.version <= BY_NAME_MAX[versions.PRODUCE]
     topics: dict[tuple[str, bytes], list[kafka.ProduceRequestTypes.PartitionProduceData]] = {}
     for batch in request.batches:
         assert batch.records is not None
@@ -62,11 +63,9 @@ def produce_request(
         acks=settings.acks,
         timeout=timedelta(milliseconds=settings.request_timeout_ms),
         topic_data=tuple(
-            types.TopicProduceData(
-                name=name,
-                topic_id=UUID(bytes=topic_id) if topic_id else None,
-                partition_data=tuple(data),
-            )
+            types.TopicProduceData(name=name, partition_data=tuple(data))
+            if is_by_name
+            else types.TopicProduceData(topic_id=UUID(bytes=topic_id), partition_data=tuple(data))
             for (name, topic_id), data in topics.items()
         ),
     )
