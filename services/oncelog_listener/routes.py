@@ -75,7 +75,7 @@ from oncelog_listener.handlers.transactions_at_once import (
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from oncelog.protocol.kafka_messages import ApiKey
+    from oncelog.protocol import kafka_messages as kafka
 
 _AtOnce: TypeAlias = "Callable[[Call[Never, Never]], DataclassInstance | None]"
 _AtAGlance = Callable[[Cluster, Session, Frame], bytes | None]
@@ -103,7 +103,7 @@ ResponseT = TypeVar("ResponseT", bound="DataclassInstance")
 
 
 def _row(
-    key: ApiKey[object, RequestT, TypesT, ResponseT],
+    key: kafka.ApiKey[object, RequestT, TypesT, ResponseT],
     handle: Callable[[Call[RequestT, TypesT]], Awaitable[ResponseT | None]],
 ) -> tuple[int, Handler]:
     """Return a row of the table. mypy refuses a handler of another API."""

@@ -34,7 +34,7 @@ from oncelog.protocol.writing import Steps, Writer, message_steps, message_write
 if TYPE_CHECKING:
     from kio.static.protocol import Entity, Payload
 
-    from oncelog.protocol.kafka_messages import ApiKey
+    from oncelog.protocol import kafka_messages as kafka
 
 _SCHEMAS_MAX: Final = 512
 """The number of schemas that are kept: more than all versions of all APIs that are served.
@@ -201,7 +201,7 @@ class _SchemaOf(Protocol):
     @overload
     def __call__(
         self,
-        api_key: ApiKey[RequestTypesT, RequestT, ResponseTypesT, ResponseT],
+        api_key: kafka.ApiKey[RequestTypesT, RequestT, ResponseTypesT, ResponseT],
         version: int,
         /,
     ) -> Schema[RequestTypesT, RequestT, ResponseTypesT, ResponseT]: ...

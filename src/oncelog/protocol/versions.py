@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from oncelog.protocol import kafka_messages as kafka
-    from oncelog.protocol.kafka_messages import ApiKey
+
+    ApiKey = kafka.ApiKey
 else:
     ApiKey = int
     """An API's number. mypy sees the types of its messages in it, too (ADR 0055)."""

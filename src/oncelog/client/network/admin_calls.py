@@ -15,7 +15,7 @@ from oncelog.errors import ErrorCode, KafkaError, error_code_of
 from oncelog.ids import Partition
 
 if TYPE_CHECKING:
-    from oncelog.protocol.kafka_messages import ApiKey
+    from oncelog.protocol import kafka_messages as kafka
 
 ResultT = TypeVar("ResultT")
 ItemT = TypeVar("ItemT")
@@ -76,7 +76,7 @@ class AdminCalls:
 
     async def any(
         self,
-        api_key: ApiKey[TypesT, RequestT, object, ResponseT],
+        api_key: kafka.ApiKey[TypesT, RequestT, object, ResponseT],
         build: Build[TypesT, RequestT],
         what: str,
         codes: Codes[ResponseT],
@@ -93,7 +93,7 @@ class AdminCalls:
     async def node(
         self,
         node_id: int,
-        api_key: ApiKey[TypesT, RequestT, object, ResponseT],
+        api_key: kafka.ApiKey[TypesT, RequestT, object, ResponseT],
         build: Build[TypesT, RequestT],
         what: str,
     ) -> ResponseT:
@@ -109,7 +109,7 @@ class AdminCalls:
 
     async def every(
         self,
-        api_key: ApiKey[TypesT, RequestT, object, ResponseT],
+        api_key: kafka.ApiKey[TypesT, RequestT, object, ResponseT],
         build: Build[TypesT, RequestT],
         what: str,
         codes: Codes[ResponseT],
@@ -131,7 +131,7 @@ class AdminCalls:
     async def coordinator(
         self,
         key: str,
-        api_key: ApiKey[TypesT, RequestT, object, ResponseT],
+        api_key: kafka.ApiKey[TypesT, RequestT, object, ResponseT],
         build: Build[TypesT, RequestT],
         what: str,
         codes: Codes[ResponseT],

@@ -30,7 +30,6 @@ from oncelog.protocol import versions
 
 if TYPE_CHECKING:
     from oncelog.protocol import kafka_messages as kafka
-    from oncelog.protocol.kafka_messages import ApiKey
 
 TypesT = TypeVar("TypesT")
 RequestT = TypeVar("RequestT")
@@ -183,7 +182,7 @@ async def _config_call(
     calls: AdminCalls,
     kind: ConfigResource,
     name: str,
-    api_key: ApiKey[TypesT, RequestT, object, ResponseT],
+    api_key: kafka.ApiKey[TypesT, RequestT, object, ResponseT],
     build: Build[TypesT, RequestT],
     what: str,
 ) -> ResponseT:

@@ -36,7 +36,6 @@ from oncelog.protocol import versions
 
 if TYPE_CHECKING:
     from oncelog.protocol import kafka_messages as kafka
-    from oncelog.protocol.kafka_messages import ApiKey
 
 logger = logging.getLogger(__name__)
 
@@ -279,7 +278,7 @@ class Brokers:
     async def call(
         self,
         connection: Connection,
-        api_key: ApiKey[TypesT, RequestT, object, ResponseT],
+        api_key: kafka.ApiKey[TypesT, RequestT, object, ResponseT],
         build: Build[TypesT, RequestT],
         timeout_ms: int | None = None,
         at_most: int | None = None,
@@ -296,7 +295,7 @@ class Brokers:
 
     async def call_any(
         self,
-        api_key: ApiKey[TypesT, RequestT, object, ResponseT],
+        api_key: kafka.ApiKey[TypesT, RequestT, object, ResponseT],
         build: Build[TypesT, RequestT],
         timeout_ms: int | None = None,
         at_most: int | None = None,
@@ -306,7 +305,7 @@ class Brokers:
     async def call_node(
         self,
         node_id: int,
-        api_key: ApiKey[TypesT, RequestT, object, ResponseT],
+        api_key: kafka.ApiKey[TypesT, RequestT, object, ResponseT],
         build: Build[TypesT, RequestT],
         timeout_ms: int | None = None,
         at_most: int | None = None,
@@ -326,7 +325,7 @@ class Brokers:
         self,
         kind: int,
         key: str,
-        api_key: ApiKey[TypesT, RequestT, object, ResponseT],
+        api_key: kafka.ApiKey[TypesT, RequestT, object, ResponseT],
         build: Build[TypesT, RequestT],
         timeout_ms: int | None = None,
         at_most: int | None = None,

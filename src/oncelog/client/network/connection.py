@@ -41,7 +41,6 @@ from oncelog.protocol.messages import Schema, schema_of
 if TYPE_CHECKING:
     from oncelog.client.login import Exchange
     from oncelog.protocol import kafka_messages as kafka
-    from oncelog.protocol.kafka_messages import ApiKey
 
 ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024
 """The longest answer that is read, in bytes. A longer one is garbage: no broker sends so much."""
@@ -194,7 +193,7 @@ class Connection(asyncio.Protocol):
 
     def schema(
         self,
-        api_key: ApiKey[RequestTypesT, RequestT, ResponseTypesT, ResponseT],
+        api_key: kafka.ApiKey[RequestTypesT, RequestT, ResponseTypesT, ResponseT],
         at_most: int | None = None,
     ) -> Schema[RequestTypesT, RequestT, ResponseTypesT, ResponseT]:
         """Return the schema of the newest version that both sides know. Raises UnsupportedError."""

@@ -52,7 +52,6 @@ from oncelog.protocol import versions
 
 if TYPE_CHECKING:
     from oncelog.protocol import kafka_messages as kafka
-    from oncelog.protocol.kafka_messages import ApiKey
 
 TypesT = TypeVar("TypesT")
 RequestT = TypeVar("RequestT")
@@ -364,7 +363,7 @@ class ConsumerLoop:
 
     async def ask_group(
         self,
-        api_key: ApiKey[TypesT, RequestT, object, ResponseT],
+        api_key: kafka.ApiKey[TypesT, RequestT, object, ResponseT],
         build: Build[TypesT, RequestT],
     ) -> ResponseT:
         return await self.brokers.call_coordinator(

@@ -32,7 +32,6 @@ from oncelog.protocol import versions
 
 if TYPE_CHECKING:
     from oncelog.protocol import kafka_messages as kafka
-    from oncelog.protocol.kafka_messages import ApiKey
 
 _TWO_PHASE_FROM: Final = 6
 """InitProducerId's first version with two-phase commit (KIP-939)."""
@@ -206,7 +205,7 @@ class _Sender(NamedTuple):
 
     async def send(
         self,
-        api_key: ApiKey[TypesT, RequestT, object, ResponseT],
+        api_key: kafka.ApiKey[TypesT, RequestT, object, ResponseT],
         build: Build[TypesT, RequestT],
         group_id: str | None = None,
     ) -> ResponseT:
