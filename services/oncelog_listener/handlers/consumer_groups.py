@@ -57,12 +57,9 @@ async def consumer_group_heartbeat(
     if named > call.cluster.settings.group_payload_bytes_max:
         # A member's subscription is one record of the shard, so it must fit.
         return _refused(call, ErrorCode.MESSAGE_TOO_LARGE, "too many topics for one member")
-    member_id = request.member_id
-    if not member_id and call.version < _MEMBER_CHOOSES_ID_FROM and request.member_epoch == _JOINS:
-        member_id = str(uuid.uuid4())
     forwarded = pb.ConsumerGroupHeartbeatRequest(
         group_id=request.group_id,
-        member_id=member_id,
+        member_id=_member_id(call),
         member_epoch=request.member_epoch,
         instance_id=request.instance_id,
         rack_id=request.rack_id,
@@ -114,6 +111,13 @@ async def consumer_group_heartbeat(
         heartbeat_interval=timedelta(milliseconds=answer.heartbeat_interval_ms),
         assignment=assignment,
     )
+
+
+def _member_id(call: ConsumerGroupHeartbeatCall) -> str:
+    """Return the member's id. Before version 1 the one that joins is given it here."""
+    request = call.request
+    is_given = call.version < _MEMBER_CHOOSES_ID_FROM and request.member_epoch == _JOINS
+    return str(uuid.uuid4()) if is_given and not request.member_id else request.member_id
 
 
 def _may_see(call: Call, topic: str, *, is_logged: bool = True) -> bool:

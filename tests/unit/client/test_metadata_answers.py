@@ -1,6 +1,6 @@
 """What the client reads of an answer to Metadata."""
 
-from oncelog.client.network.brokers import topic_views
+from oncelog.client.network.metadata_messages import topic_views
 from oncelog.protocol.messages import schema_of
 from oncelog.protocol.versions import METADATA
 

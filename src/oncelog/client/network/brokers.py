@@ -13,12 +13,11 @@ import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from operator import attrgetter
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from oncelog.client.core.addresses import Address
 from oncelog.client.core.backoff import Backoff
-from oncelog.client.core.cluster_view import ClusterView, Leader, Node, TopicView
+from oncelog.client.core.cluster_view import ClusterView, Leader, Node
 from oncelog.client.core.login import ClientLogin
 from oncelog.client.core.spoken import TRANSACTION_VERSION, TV2
 from oncelog.client.errors import (
@@ -30,6 +29,7 @@ from oncelog.client.errors import (
     TimedOutError,
 )
 from oncelog.client.network.connection import Connection, Features
+from oncelog.client.network.metadata_messages import metadata_request, topic_views
 from oncelog.errors import ErrorCode, KafkaError, error_code_of
 from oncelog.ids import Partition
 from oncelog.protocol import versions
@@ -430,7 +430,7 @@ class Brokers:
         is_any_new = not self._found_once.issuperset(topics or ())
         response = await self.call_any(
             versions.METADATA,
-            lambda types: _metadata_request(
+            lambda types: metadata_request(
                 types, topics, may_make=self._makes_topics and is_any_new
             ),
         )
@@ -474,36 +474,6 @@ class Brokers:
             self.settings.metadata_max_age_ms / 1000, self.update_soon
         )
         self._on_change()
-
-
-def _metadata_request(
-    types: kafka.MetadataRequestTypes, topics: Sequence[str] | None, *, may_make: bool
-) -> kafka.MetadataRequest:
-    return types.MetadataRequest(
-        topics=None
-        if topics is None
-        else tuple(types.MetadataRequestTopic(topic_id=None, name=topic) for topic in topics),
-        allow_auto_topic_creation=may_make,
-        include_topic_authorized_operations=False,
-    )
-
-
-def topic_views(response: kafka.MetadataResponse) -> list[TopicView]:
-    """Return the topics of the answer. One without a name is left out: this client asks by name."""
-    return [
-        TopicView(
-            topic.name,
-            b"" if topic.topic_id is None else topic.topic_id.bytes,
-            tuple(
-                Leader(one.leader_id, one.leader_epoch, one.replica_nodes)
-                for one in sorted(topic.partitions, key=attrgetter("partition_index"))
-            ),
-            topic.is_internal,
-            error_code_of(topic.error_code),
-        )
-        for topic in response.topics
-        if topic.name is not None
-    ]
 
 
 def _retrieved(task: asyncio.Task[Connection]) -> None:
