@@ -50,6 +50,8 @@ class _Resource(Protocol):
 _ResourceT = TypeVar("_ResourceT", bound=_Resource)
 _ResourceT_co = TypeVar("_ResourceT_co", bound=_Resource, covariant=True)
 
+_RowT_co = TypeVar("_RowT_co", covariant=True)
+
 
 class _Changes(Protocol[_ResourceT_co]):
     """AlterConfigs or IncrementalAlterConfigs."""
@@ -58,6 +60,14 @@ class _Changes(Protocol[_ResourceT_co]):
     def resources(self) -> tuple[_ResourceT_co, ...]: ...
     @property
     def validate_only(self) -> bool: ...
+
+
+class _RowType(Protocol[_RowT_co]):
+    """The constructor of a resource's row in the answer."""
+
+    def __call__(
+        self, *, error_code: int, error_message: str | None, resource_type: int, resource_name: str
+    ) -> _RowT_co: ...
 
 
 _Change: TypeAlias = Callable[
@@ -218,36 +228,16 @@ async def incremental_alter_configs(
     call: IncrementalAlterConfigsCall,
 ) -> kafka.IncrementalAlterConfigsResponse:
     types = call.types
-    outcomes = await _outcomes(call, call.request, _incremental)
-    return types.IncrementalAlterConfigsResponse(
-        responses=tuple(
-            types.AlterConfigsResourceResponse(
-                error_code=failed.error_code,
-                error_message=failed.error_message or None,
-                resource_type=resource_type,
-                resource_name=name,
-            )
-            for (resource_type, name), failed in outcomes.items()
-        )
-    )
+    rows = await _altered(call, call.request, _incremental, types.AlterConfigsResourceResponse)
+    return types.IncrementalAlterConfigsResponse(responses=rows)
 
 
 async def alter_configs(call: AlterConfigsCall) -> kafka.AlterConfigsResponse:
     """Answer AlterConfigs. A config that is not named goes back to its default. Kafka deprecated it for that; older
     clients send it."""
     types = call.types
-    outcomes = await _outcomes(call, call.request, _whole)
-    return types.AlterConfigsResponse(
-        responses=tuple(
-            types.AlterConfigsResourceResponse(
-                error_code=failed.error_code,
-                error_message=failed.error_message or None,
-                resource_type=resource_type,
-                resource_name=name,
-            )
-            for (resource_type, name), failed in outcomes.items()
-        )
-    )
+    rows = await _altered(call, call.request, _whole, types.AlterConfigsResourceResponse)
+    return types.AlterConfigsResponse(responses=rows)
 
 
 def _incremental(
@@ -269,24 +259,35 @@ def _whole(
     return to_set, [name for name in overrides if name not in to_set]
 
 
-async def _outcomes(
-    call: Call, request: _Changes[_ResourceT], change: _Change[_ResourceT]
-) -> dict[tuple[int, str], Unanswered]:
-    """Change each resource and return its outcome. A resource that is named twice is refused once, as in Kafka."""
+async def _altered(
+    call: Call,
+    request: _Changes[_ResourceT],
+    change: _Change[_ResourceT],
+    row_of: _RowType[_RowT_co],
+) -> tuple[_RowT_co, ...]:
+    """Change each resource and return its row. A resource that is named twice is refused once, as in Kafka."""
     resources: dict[tuple[int, str], list[_ResourceT]] = {}
     for one in request.resources:
         resources.setdefault((one.resource_type, one.resource_name), []).append(one)
         if call.is_turn_over():
             await call.next_turn()
-    outcomes = {}
-    for key, found in resources.items():
+    rows = []
+    for (resource_type, name), found in resources.items():
         if len(found) > 1:
-            outcomes[key] = Unanswered(ErrorCode.INVALID_REQUEST, "each resource may stand once")
+            failed = Unanswered(ErrorCode.INVALID_REQUEST, "each resource may stand once")
         else:
-            outcomes[key] = await _alter(call, found[0], change, request.validate_only)
+            failed = await _alter(call, found[0], change, request.validate_only)
+        rows.append(
+            row_of(
+                error_code=failed.error_code,
+                error_message=failed.error_message or None,
+                resource_type=resource_type,
+                resource_name=name,
+            )
+        )
         if call.is_turn_over():
             await call.next_turn()
-    return outcomes
+    return tuple(rows)
 
 
 async def _alter(

@@ -146,20 +146,18 @@ async def ask(brokers: Brokers, settings: ProducerSettings, call: Call, is_tv2: 
     sender = _Sender(brokers, settings, is_tv2)
     match call:
         case InitProducerId():
-            return _initialised(
-                await sender.send(
-                    versions.INIT_PRODUCER_ID, lambda types: _init_request(types, settings, call)
-                )
+            initialised = await sender.send(
+                versions.INIT_PRODUCER_ID, lambda types: _init_request(types, settings, call)
             )
+            return _initialised(initialised)
         case AddPartitions():
+            added = await sender.send(
+                versions.ADD_PARTITIONS_TO_TXN,
+                lambda types: _partitions_request(types, settings, call),
+            )
             return _of_partitions(
                 (Partition(topic.name, one.partition_index), one.partition_error_code)
-                for topic in (
-                    await sender.send(
-                        versions.ADD_PARTITIONS_TO_TXN,
-                        lambda types: _partitions_request(types, settings, call),
-                    )
-                ).results_by_topic_v3_and_below
+                for topic in added.results_by_topic_v3_and_below
                 for one in topic.results_by_partition
             )
         case AddOffsets(identity, member):
@@ -185,17 +183,16 @@ async def ask(brokers: Brokers, settings: ProducerSettings, call: Call, is_tv2: 
                 for one in topic.partitions
             )
         case EndTxn(identity, is_commit):
-            return _ended(
-                await sender.send(
-                    versions.END_TXN,
-                    lambda types: types.EndTxnRequest(
-                        transactional_id=settings.transactional_id or "",
-                        producer_id=identity.producer_id,
-                        producer_epoch=identity.producer_epoch,
-                        committed=is_commit,
-                    ),
-                )
+            ended = await sender.send(
+                versions.END_TXN,
+                lambda types: types.EndTxnRequest(
+                    transactional_id=settings.transactional_id or "",
+                    producer_id=identity.producer_id,
+                    producer_epoch=identity.producer_epoch,
+                    committed=is_commit,
+                ),
             )
+            return _ended(ended)
 
 
 class _Sender(NamedTuple):
