@@ -108,6 +108,10 @@ arch: setup ## import contracts: pure code stays pure, services meet only over t
 proto: setup ## generate src/oncelog/api from proto/
 	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=src --pyi_out=src proto/oncelog/api/v1/*.proto
 
+.PHONY: kafka-types
+kafka-types: setup ## write the types of Kafka's messages, for mypy and editors, from kio (a test says when)
+	$(BIN)/python -m scripts.kafka_messages
+
 .PHONY: proto-check
 proto-check: setup
 	@out=$$(mktemp -d) && trap 'rm -rf "$$out"' EXIT && \

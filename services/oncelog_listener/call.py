@@ -1,9 +1,11 @@
 """One request on its way through a handler, and the connection that it came in on."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Never, TypeAlias
+
+from typing_extensions import TypeVar
 
 from oncelog.api.v1 import types_pb2
 from oncelog.protocol.messages import Schema
@@ -24,6 +26,9 @@ from oncelog_listener.cluster import Address, Cluster
 from oncelog_listener.core.endpoints import EXTERNAL, MAIN
 from oncelog_listener.sasl_session import SaslSession
 from oncelog_listener.turns import TURN_ELEMENTS
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 REFUSALS_MAX: Final = 100
 """The most refusals that a connection keeps. A producer has a connection of its own, so one or two are usual."""
@@ -132,14 +137,20 @@ class Session:
         self.on_login()
 
 
+RequestT_co = TypeVar("RequestT_co", covariant=True, default=object)
+TypesT_co = TypeVar("TypesT_co", covariant=True, default=object)
+
+
 @dataclass(slots=True)
-class Call:
+class Call(Generic[RequestT_co, TypesT_co]):
+    """A request. A handler says of which API it is: an EndTxnCall (`kafka_calls.pyi`) has the types of EndTxn."""
+
     api_key: int
     version: int
     client_id: str | None
-    request: Any
+    request: RequestT_co
     """The request as kio decodes it in this version."""
-    schema: Schema
+    schema: Schema[Any, RequestT_co, TypesT_co, Any]
     session: Session
     cluster: Cluster
     elements_left: int = TURN_ELEMENTS
@@ -237,6 +248,14 @@ class Call:
         refusals[transactional_id, self.api_key] = Refusal(delayed_by, self.session.received_count)
 
     @property
-    def types(self) -> Any:
+    def types(self) -> TypesT_co:
         """The constructors of the response's classes; they drop fields that this version does not have."""
         return self.schema.response_types
+
+
+AnyCall: TypeAlias = Call[Any, Any]
+"""A call for the handler of its API, which is looked up by its number."""
+
+Handler: TypeAlias = "Callable[[Call[Never, Never]], Awaitable[DataclassInstance | None]]"
+"""A function that returns kio's response of the call's version; None: there is no answer (Produce with acks=0).
+It takes the calls of one API."""

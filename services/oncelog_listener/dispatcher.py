@@ -1,7 +1,9 @@
 """The dispatcher makes a response frame from a request frame. It knows nothing of sockets."""
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Generator, Iterable, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
 
 from oncelog.protocol.frames import (
     Frame,
@@ -14,7 +16,7 @@ from oncelog.protocol.private_api import PRIVATE_CALLS, PRIVATE_VERSION, Private
 from oncelog.protocol.small_produce import SmallProduce
 from oncelog.protocol.versions import API_VERSIONS, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from oncelog.telemetry import spans
-from oncelog_listener.call import Call, CloseConnection, Session
+from oncelog_listener.call import AnyCall, Call, CloseConnection, Session
 from oncelog_listener.cluster import Cluster
 from oncelog_listener.handlers.api_versions import unsupported_api_versions
 from oncelog_listener.handlers.private import private_call
@@ -23,6 +25,11 @@ from oncelog_listener.produced_together import merged, split, that_go_together
 from oncelog_listener.routes import ROUTES, Route
 from oncelog_listener.traces import answered, request_span
 from oncelog_listener.turns import TURN_ELEMENTS
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    from oncelog.protocol import kafka_messages as kafka
 
 _FALLBACK_VERSION: Final = 0
 _BEFORE_LOGIN: Final = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
@@ -96,13 +103,13 @@ class Dispatcher:
         first = asked[0]
         schema = schema_of(PRODUCE, first.version)
         request = merged(schema, asked)
-        call = Call(
+        call: AnyCall = Call(
             PRODUCE, first.version, first.client_id, request, schema, session, self._cluster
         )
         work = ROUTES[PRODUCE].handle(call)
         if self._throttling.is_on:
             work = self._throttling.held(call, sum(len(one.records) for one in asked), work)
-        return split(schema, asked, await work)
+        return split(schema, asked, cast("kafka.ProduceResponse", await work))
 
     def dispatch(self, prefix: RequestPrefix, frame: Frame, session: Session) -> Dispatch:
         """Return the answer to the request in the frame, to be awaited.
@@ -137,7 +144,7 @@ class Dispatcher:
         if elements > TURN_ELEMENTS:
             return Dispatch(self._read(route, prefix, frame, session, elements), route.may_be_cut)
         request = schema.read_checked(frame, position)
-        call = Call(api_key, version, client_id, request, schema, session, self._cluster)
+        call: AnyCall = Call(api_key, version, client_id, request, schema, session, self._cluster)
         if route.at_once is not None and not self._throttling.is_on:
             response = route.at_once(call)
             if response is not None:
@@ -168,11 +175,11 @@ class Dispatcher:
             request = await self._in_turns(schema.reading_checked(frame, position))
         if is_large:
             await self._cluster.turns.next()
-        call = Call(api_key, version, client_id, request, schema, session, self._cluster)
+        call: AnyCall = Call(api_key, version, client_id, request, schema, session, self._cluster)
         return await self._answer(route, prefix, call, len(frame), elements)
 
     async def _answer(
-        self, route: Route, prefix: RequestPrefix, call: Call, frame_bytes: int, elements: int
+        self, route: Route, prefix: RequestPrefix, call: AnyCall, frame_bytes: int, elements: int
     ) -> bytes | None:
         with request_span(call) as span:
             is_cut = elements > PIECE_ELEMENTS
@@ -190,7 +197,9 @@ class Dispatcher:
             return framed_response(prefix.correlation_id, has_tags, parts)
         return self._framed(route, prefix, call, response)
 
-    def _framed(self, route: Route, prefix: RequestPrefix, call: Call, response: Any) -> bytes:
+    def _framed(
+        self, route: Route, prefix: RequestPrefix, call: AnyCall, response: object
+    ) -> bytes:
         parts = call.schema.write_response(response)
         has_tags = route.api.response_has_tags(call.version)
         return framed_response(prefix.correlation_id, has_tags, parts)
@@ -222,7 +231,7 @@ class Dispatcher:
         return framed_response(prefix.correlation_id, False, schema.write_response(response))
 
 
-async def _written(call: Call, response: Any) -> list[bytes]:
+async def _written(call: AnyCall, response: DataclassInstance) -> list[bytes]:
     """Return the pieces of a large response. They are joined in each turn: half a million of them take long to join."""
     joined: list[bytes] = []
     parts: list[bytes] = []

@@ -4,13 +4,18 @@ this one.
 A client that has an older leader epoch repeats at once, without asking for metadata.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple, Protocol, TypedDict, TypeVar
 
 from oncelog.ids import Partition
 from oncelog_listener.brokers import Broker, brokers_for
 from oncelog_listener.call import Call
 from oncelog_listener.cluster import TopicPartition
+
+LeaderT_co = TypeVar("LeaderT_co", covariant=True)
+NodeT_co = TypeVar("NodeT_co", covariant=True)
 
 
 class LeaderHint(NamedTuple):
@@ -29,7 +34,33 @@ def leader_hints(call: Call, keys: Iterable[TopicPartition]) -> dict[TopicPartit
     return hints
 
 
-def hinted(call: Call, hint: LeaderHint | None) -> dict[str, Any]:
+class Hinted(TypedDict, Generic[LeaderT_co], total=False):
+    current_leader: LeaderT_co
+
+
+class _LeaderTypes(Protocol[LeaderT_co]):
+    """The constructors of Produce, or of Fetch."""
+
+    @property
+    def LeaderIdAndEpoch(self) -> _LeaderType[LeaderT_co]: ...  # noqa: N802, its name in kio
+
+
+class _LeaderType(Protocol[LeaderT_co]):
+    def __call__(self, *, leader_id: int, leader_epoch: int) -> LeaderT_co: ...
+
+
+class _NodeTypes(Protocol[NodeT_co]):
+    @property
+    def NodeEndpoint(self) -> _NodeType[NodeT_co]: ...  # noqa: N802, its name in kio
+
+
+class _NodeType(Protocol[NodeT_co]):
+    def __call__(self, *, node_id: int, host: str, port: int, rack: str | None) -> NodeT_co: ...
+
+
+def hinted(
+    call: Call[object, _LeaderTypes[LeaderT_co]], hint: LeaderHint | None
+) -> Hinted[LeaderT_co]:
     """Return the fields with this hint for the answer about a partition; without a hint there are none."""
     if hint is None:
         return {}
@@ -39,7 +70,9 @@ def hinted(call: Call, hint: LeaderHint | None) -> dict[str, Any]:
     return {"current_leader": leader}
 
 
-def node_endpoints(call: Call, hints: dict[TopicPartition, LeaderHint]) -> tuple[Any, ...]:
+def node_endpoints(
+    call: Call[object, _NodeTypes[NodeT_co]], hints: dict[TopicPartition, LeaderHint]
+) -> tuple[NodeT_co, ...]:
     return tuple(
         call.types.NodeEndpoint(node_id=one.node_id, host=one.host, port=one.port, rack=one.rack)
         for one in dict.fromkeys(hint.broker for hint in hints.values())

@@ -13,16 +13,28 @@ A request that may not be done in parts (a commit of offsets, an addition to a t
 takes turns itself.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from oncelog.protocol import versions
-from oncelog_listener.call import Call
+from oncelog_listener.call import AnyCall, Call, Handler
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+NodeT = TypeVar("NodeT", bound="DataclassInstance")
+"""A message or a structure in one. A name or a number in an array of those is handled as one, too."""
 
 PIECE_ELEMENTS: Final = 500
 """The most elements of one piece: a role may be asked for so many in one step of some milliseconds."""
+
+
+_Key = Callable[[object], Hashable]
 
 
 class Level(NamedTuple):
@@ -30,49 +42,34 @@ class Level(NamedTuple):
 
     requested: str
     answered: str
-    key: Callable[[Any], Any]
+    key: _Key
     """The function that returns what an element of the request is about, such as its topic name."""
-    answer_key: Callable[[Any], Any]
+    answer_key: _Key
     keeps_two: bool = False
     """True if elements with one key are refused as duplicates, so two of them are kept, in one piece."""
 
 
-def _name(node: Any) -> Any:
-    return node.name
+_name: Final = attrgetter("name")
+_topic: Final = attrgetter("topic")
+_partition: Final = attrgetter("partition_index")
+_index: Final = attrgetter("index")
+_group: Final = attrgetter("group_id")
+_producer: Final = attrgetter("producer_id")
+_MARKER: Final = attrgetter(
+    "producer_id", "producer_epoch", "transaction_result", "coordinator_epoch"
+)
 
 
-def _topic(node: Any) -> Any:
-    return node.topic
-
-
-def _itself(node: Any) -> Any:
+def _itself(node: object) -> Hashable:
     return node
 
 
-def _partition(node: Any) -> Any:
-    return node.partition_index
-
-
-def _index(node: Any) -> Any:
-    return node.index
-
-
-def _group(node: Any) -> Any:
-    return node.group_id
-
-
-def _producer(node: Any) -> Any:
-    return node.producer_id
-
-
-def _marker(node: Any) -> Any:
+def _marker(node: object) -> Hashable:
     """Return everything of a marker but its partitions."""
-    version = getattr(node, "transaction_version", 0)
-    result = (node.transaction_result, node.coordinator_epoch, version)
-    return node.producer_id, node.producer_epoch, result
+    return _MARKER(node), getattr(node, "transaction_version", 0)
 
 
-def _name_or_id(node: Any) -> Any:
+def _name_or_id(node: object) -> Hashable:
     return getattr(node, "name", None), getattr(node, "topic_id", None)
 
 
@@ -96,7 +93,7 @@ _LEVELS: Final[Mapping[int, tuple[Level, ...]]] = {
     versions.DELETE_RECORDS: (_TOPICS, _PARTITIONS),
     versions.OFFSET_FOR_LEADER_EPOCH: (
         Level("topics", "topics", _topic, _topic),
-        Level("partitions", "partitions", lambda one: one.partition, lambda one: one.partition),
+        Level("partitions", "partitions", attrgetter("partition"), attrgetter("partition")),
     ),
     versions.WRITE_TXN_MARKERS: (
         Level(
@@ -109,7 +106,7 @@ _LEVELS: Final[Mapping[int, tuple[Level, ...]]] = {
         _INDEXES,
     ),
     versions.DESCRIBE_LOG_DIRS: (
-        Level("topics", "results", _topic, lambda one: one.log_dir),
+        Level("topics", "results", _topic, attrgetter("log_dir")),
         Level("partitions", "topics", _itself, _name),
         Level("", "partitions", _itself, _partition),
     ),
@@ -117,7 +114,7 @@ _LEVELS: Final[Mapping[int, tuple[Level, ...]]] = {
     versions.DELETE_GROUPS: (Level("groups_names", "results", _itself, _group),),
     versions.ELECT_LEADERS: (
         Level("topic_partitions", "replica_election_results", _topic, _topic),
-        Level("partitions", "partition_result", _itself, lambda one: one.partition_id),
+        Level("partitions", "partition_result", _itself, attrgetter("partition_id")),
     ),
     versions.ALTER_PARTITION_REASSIGNMENTS: (
         Level("topics", "responses", _name, _name),
@@ -127,7 +124,7 @@ _LEVELS: Final[Mapping[int, tuple[Level, ...]]] = {
     versions.OFFSET_DELETE: (_TOPICS, _PARTITIONS),
     versions.DESCRIBE_PRODUCERS: (_TOPICS, _INDEXES),
     versions.DESCRIBE_TRANSACTIONS: (
-        Level("transactional_ids", "transaction_states", _itself, lambda one: one.transactional_id),
+        Level("transactional_ids", "transaction_states", _itself, attrgetter("transactional_id")),
     ),
     versions.CONSUMER_GROUP_DESCRIBE: (Level("group_ids", "groups", _itself, _group),),
 }
@@ -147,8 +144,8 @@ def levels_of(api_key: int, version: int) -> tuple[Level, ...]:
 
 
 async def answered_in_pieces(
-    call: Call, levels: Sequence[Level], handle: Callable[[Call], Awaitable[Any]]
-) -> Any:
+    call: AnyCall, levels: Sequence[Level], handle: Handler
+) -> DataclassInstance | None:
     """Return the response to a large request, which is answered piece by piece."""
     requested = [
         (level.requested, level.key, level.keeps_two) for level in levels if level.requested
@@ -161,18 +158,17 @@ async def answered_in_pieces(
         answer = await handle(replace(call, request=piece))
         if getattr(answer, "error_code", 0):
             return answer
-        answers.append(answer)
+        if answer is not None:
+            answers.append(answer)
     await call.next_turn()
-    if answers[0] is None:
-        return None
-    return await _merged(call, answers, answered)
+    return await _merged(call, answers, answered) if answers else None
 
 
-_Array = tuple[str, Callable[[Any], Any], bool]
+_Array = tuple[str, _Key, bool]
 """An array to merge or cut: (field, function for an element's key, True if two elements of a key are kept)."""
 
 
-async def _merged(call: Call, nodes: Sequence[Any], arrays: Sequence[_Array]) -> Any:
+async def _merged(call: Call, nodes: Sequence[NodeT], arrays: Sequence[_Array]) -> NodeT:
     """Return one node with the elements of all. Elements with one key become one; of the innermost ones the last
     counts."""
     if not arrays:
@@ -182,13 +178,13 @@ async def _merged(call: Call, nodes: Sequence[Any], arrays: Sequence[_Array]) ->
         # An error is told of the whole; an array that is null stands for everything.
         if getattr(node, "error_code", 0) or getattr(node, field) is None:
             return node
-    by_key: dict[Any, list[Any]] = {}
+    by_key: dict[Hashable, list[DataclassInstance]] = {}
     for node in nodes:
         for element in getattr(node, field):
             by_key.setdefault(key(element), []).append(element)
             if call.is_turn_over():
                 await call.next_turn()
-    elements: list[Any] = []
+    elements: list[DataclassInstance] = []
     for found in by_key.values():
         if keeps_two:
             elements += found[:2]
@@ -201,14 +197,14 @@ async def _merged(call: Call, nodes: Sequence[Any], arrays: Sequence[_Array]) ->
     return replace(nodes[0], **{field: tuple(elements)})
 
 
-def _cut(node: Any, arrays: Sequence[_Array]) -> Iterator[tuple[Any, int]]:
+def _cut(node: NodeT, arrays: Sequence[_Array]) -> Iterator[tuple[NodeT, int]]:
     """Yield the node in pieces, each with the number of its elements."""
     elements = getattr(node, arrays[0][0]) if arrays else None
     if not elements:
         yield node, _size(node)
         return
     (field, key, keeps_two), *inner = arrays
-    taken: list[Any] = []
+    taken: list[DataclassInstance] = []
     size = 1
     for element in elements:
         for piece, piece_size in _cut(element, inner):
@@ -221,7 +217,7 @@ def _cut(node: Any, arrays: Sequence[_Array]) -> Iterator[tuple[Any, int]]:
     yield replace(node, **{field: tuple(taken)}), size
 
 
-def _size(node: Any) -> int:
+def _size(node: DataclassInstance | str | int) -> int:
     """Return the number of elements in the node's arrays, plus one for the node."""
     if isinstance(node, str | int):
         return 1
@@ -229,5 +225,5 @@ def _size(node: Any) -> int:
 
 
 @lru_cache(maxsize=512)
-def _array_names(kind: Any) -> tuple[str, ...]:
+def _array_names(kind: type[DataclassInstance]) -> tuple[str, ...]:
     return tuple(one.name for one in fields(kind) if "tuple[" in str(one.type))

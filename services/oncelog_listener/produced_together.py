@@ -4,10 +4,12 @@ librdkafka sends one request for each partition, five at a time. One after the o
 leader and a round of replication. As one they are a call a leader, and one round.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.protocol.frames import Frame, framed_response
 from oncelog.protocol.messages import Schema
@@ -19,6 +21,17 @@ TOGETHER_MAX: Final = 16
 _FRAME_BYTES_MAX: Final = 8_192
 _PRODUCER: Final = slice(43, 53)
 """The bytes of a batch that hold the producer's id and epoch."""
+
+
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+
+    ProduceSchema = Schema[
+        kafka.ProduceRequestTypes,
+        kafka.ProduceRequest,
+        kafka.ProduceResponseTypes,
+        kafka.ProduceResponse,
+    ]
 
 
 def that_go_together(frames: Iterable[Frame]) -> list[SmallProduce]:
@@ -55,7 +68,7 @@ def _shared(asked: SmallProduce) -> tuple[object, ...]:
     )
 
 
-def merged(schema: Schema, asked: Sequence[SmallProduce]) -> Any:
+def merged(schema: ProduceSchema, asked: Sequence[SmallProduce]) -> kafka.ProduceRequest:
     """Return one request with the batches of all of these."""
     types, first = schema.request_types, asked[0]
     return types.ProduceRequest(
@@ -74,7 +87,9 @@ def merged(schema: Schema, asked: Sequence[SmallProduce]) -> Any:
     )
 
 
-def split(schema: Schema, asked: Sequence[SmallProduce], response: Any) -> bytes:
+def split(
+    schema: ProduceSchema, asked: Sequence[SmallProduce], response: kafka.ProduceResponse
+) -> bytes:
     """Return the frames of the responses to these requests, in their order."""
     has_tags = APIS[PRODUCE].response_has_tags(schema.version)
     frames = [

@@ -1,12 +1,14 @@
 """The one table of what is served: the version table's row of an API, and the function that answers it."""
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Never, TypeAlias, TypeVar
 
 from oncelog.protocol import versions
 from oncelog.protocol.frames import Frame
 from oncelog.protocol.versions import APIS, Api
-from oncelog_listener.call import Call, Session
+from oncelog_listener.call import Call, Handler, Session
 from oncelog_listener.cluster import Cluster
 from oncelog_listener.handlers.acls import create_acls, delete_acls, describe_acls
 from oncelog_listener.handlers.api_versions import api_versions
@@ -70,8 +72,13 @@ from oncelog_listener.handlers.transactions_at_once import (
     end_txn_at_a_glance,
 )
 
-Handler = Callable[[Call], Awaitable[Any]]
-"""A function that returns kio's response of the call's version; None: there is no answer (Produce with acks=0)."""
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    from oncelog.protocol import kafka_messages as kafka
+
+_AtOnce: TypeAlias = "Callable[[Call[Never, Never]], DataclassInstance | None]"
+_AtAGlance = Callable[[Cluster, Session, Frame], bytes | None]
 
 
 class Route(NamedTuple):
@@ -80,75 +87,90 @@ class Route(NamedTuple):
     may_be_cut: bool
     """True if the request only reads, so it is cancelled when its client leaves. Every other one is finished: half
     may be done."""
-    at_once: Callable[[Call], Any | None] | None = None
+    at_once: _AtOnce | None = None
     """The function that answers a small request in one step. If it returns None, `handle` is called as if nothing
     had been tried."""
-    at_a_glance: Callable[[Cluster, Session, Frame], bytes | None] | None = None
+    at_a_glance: _AtAGlance | None = None
     """The function that answers a request of the most usual form, from frame to frame. If it returns None, the usual
     way follows."""
 
 
 _READS: Final = frozenset({versions.FETCH})
 
-_HANDLERS: Final[Mapping[int, Handler]] = {
-    versions.PRODUCE: produce,
-    versions.FETCH: fetch,
-    versions.LIST_OFFSETS: list_offsets,
-    versions.METADATA: metadata,
-    versions.OFFSET_COMMIT: offset_commit,
-    versions.OFFSET_FETCH: offset_fetch,
-    versions.FIND_COORDINATOR: find_coordinator,
-    versions.JOIN_GROUP: join_group,
-    versions.HEARTBEAT: heartbeat,
-    versions.LEAVE_GROUP: leave_group,
-    versions.SYNC_GROUP: sync_group,
-    versions.DESCRIBE_GROUPS: describe_groups,
-    versions.LIST_GROUPS: list_groups,
-    versions.SASL_HANDSHAKE: sasl_handshake,
-    versions.API_VERSIONS: api_versions,
-    versions.CREATE_TOPICS: create_topics,
-    versions.DELETE_TOPICS: delete_topics,
-    versions.DELETE_RECORDS: delete_records,
-    versions.INIT_PRODUCER_ID: init_producer_id,
-    versions.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch,
-    versions.ADD_PARTITIONS_TO_TXN: add_partitions_to_txn,
-    versions.ADD_OFFSETS_TO_TXN: add_offsets_to_txn,
-    versions.END_TXN: end_txn,
-    versions.WRITE_TXN_MARKERS: write_txn_markers,
-    versions.TXN_OFFSET_COMMIT: txn_offset_commit,
-    versions.DESCRIBE_ACLS: describe_acls,
-    versions.CREATE_ACLS: create_acls,
-    versions.DELETE_ACLS: delete_acls,
-    versions.DESCRIBE_CONFIGS: describe_configs,
-    versions.ALTER_CONFIGS: alter_configs,
-    versions.ALTER_REPLICA_LOG_DIRS: alter_replica_log_dirs,
-    versions.DESCRIBE_LOG_DIRS: describe_log_dirs,
-    versions.SASL_AUTHENTICATE: sasl_authenticate,
-    versions.CREATE_PARTITIONS: create_partitions,
-    versions.DELETE_GROUPS: delete_groups,
-    versions.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
-    versions.ELECT_LEADERS: elect_leaders,
-    versions.ALTER_PARTITION_REASSIGNMENTS: alter_partition_reassignments,
-    versions.LIST_PARTITION_REASSIGNMENTS: list_partition_reassignments,
-    versions.DESCRIBE_QUORUM: describe_quorum,
-    versions.UPDATE_FEATURES: update_features,
-    versions.OFFSET_DELETE: offset_delete,
-    versions.DESCRIBE_CLIENT_QUOTAS: describe_client_quotas,
-    versions.ALTER_CLIENT_QUOTAS: alter_client_quotas,
-    versions.DESCRIBE_USER_SCRAM_CREDENTIALS: describe_user_scram_credentials,
-    versions.ALTER_USER_SCRAM_CREDENTIALS: alter_user_scram_credentials,
-    versions.DESCRIBE_CLUSTER: describe_cluster,
-    versions.DESCRIBE_PRODUCERS: describe_producers,
-    versions.DESCRIBE_TRANSACTIONS: describe_transactions,
-    versions.LIST_TRANSACTIONS: list_transactions,
-    versions.CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat,
-    versions.CONSUMER_GROUP_DESCRIBE: consumer_group_describe,
-    versions.LIST_CONFIG_RESOURCES: list_config_resources,
-    versions.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
-}
+RequestT = TypeVar("RequestT")
+TypesT = TypeVar("TypesT")
+ResponseT = TypeVar("ResponseT", bound="DataclassInstance")
 
-_AT_ONCE: Final = {versions.PRODUCE: produce_at_once}
-_AT_A_GLANCE: Final = {
+
+def _row(
+    key: kafka.ApiKey[object, RequestT, TypesT, ResponseT],
+    handle: Callable[[Call[RequestT, TypesT]], Awaitable[ResponseT | None]],
+) -> tuple[int, Handler]:
+    """Return a row of the table. mypy refuses a handler of another API."""
+    return key, handle
+
+
+_HANDLERS: Final[Mapping[int, Handler]] = dict(
+    (
+        _row(versions.PRODUCE, produce),
+        _row(versions.FETCH, fetch),
+        _row(versions.LIST_OFFSETS, list_offsets),
+        _row(versions.METADATA, metadata),
+        _row(versions.OFFSET_COMMIT, offset_commit),
+        _row(versions.OFFSET_FETCH, offset_fetch),
+        _row(versions.FIND_COORDINATOR, find_coordinator),
+        _row(versions.JOIN_GROUP, join_group),
+        _row(versions.HEARTBEAT, heartbeat),
+        _row(versions.LEAVE_GROUP, leave_group),
+        _row(versions.SYNC_GROUP, sync_group),
+        _row(versions.DESCRIBE_GROUPS, describe_groups),
+        _row(versions.LIST_GROUPS, list_groups),
+        _row(versions.SASL_HANDSHAKE, sasl_handshake),
+        _row(versions.API_VERSIONS, api_versions),
+        _row(versions.CREATE_TOPICS, create_topics),
+        _row(versions.DELETE_TOPICS, delete_topics),
+        _row(versions.DELETE_RECORDS, delete_records),
+        _row(versions.INIT_PRODUCER_ID, init_producer_id),
+        _row(versions.OFFSET_FOR_LEADER_EPOCH, offset_for_leader_epoch),
+        _row(versions.ADD_PARTITIONS_TO_TXN, add_partitions_to_txn),
+        _row(versions.ADD_OFFSETS_TO_TXN, add_offsets_to_txn),
+        _row(versions.END_TXN, end_txn),
+        _row(versions.WRITE_TXN_MARKERS, write_txn_markers),
+        _row(versions.TXN_OFFSET_COMMIT, txn_offset_commit),
+        _row(versions.DESCRIBE_ACLS, describe_acls),
+        _row(versions.CREATE_ACLS, create_acls),
+        _row(versions.DELETE_ACLS, delete_acls),
+        _row(versions.DESCRIBE_CONFIGS, describe_configs),
+        _row(versions.ALTER_CONFIGS, alter_configs),
+        _row(versions.ALTER_REPLICA_LOG_DIRS, alter_replica_log_dirs),
+        _row(versions.DESCRIBE_LOG_DIRS, describe_log_dirs),
+        _row(versions.SASL_AUTHENTICATE, sasl_authenticate),
+        _row(versions.CREATE_PARTITIONS, create_partitions),
+        _row(versions.DELETE_GROUPS, delete_groups),
+        _row(versions.INCREMENTAL_ALTER_CONFIGS, incremental_alter_configs),
+        _row(versions.ELECT_LEADERS, elect_leaders),
+        _row(versions.ALTER_PARTITION_REASSIGNMENTS, alter_partition_reassignments),
+        _row(versions.LIST_PARTITION_REASSIGNMENTS, list_partition_reassignments),
+        _row(versions.DESCRIBE_QUORUM, describe_quorum),
+        _row(versions.UPDATE_FEATURES, update_features),
+        _row(versions.OFFSET_DELETE, offset_delete),
+        _row(versions.DESCRIBE_CLIENT_QUOTAS, describe_client_quotas),
+        _row(versions.ALTER_CLIENT_QUOTAS, alter_client_quotas),
+        _row(versions.DESCRIBE_USER_SCRAM_CREDENTIALS, describe_user_scram_credentials),
+        _row(versions.ALTER_USER_SCRAM_CREDENTIALS, alter_user_scram_credentials),
+        _row(versions.DESCRIBE_CLUSTER, describe_cluster),
+        _row(versions.DESCRIBE_PRODUCERS, describe_producers),
+        _row(versions.DESCRIBE_TRANSACTIONS, describe_transactions),
+        _row(versions.LIST_TRANSACTIONS, list_transactions),
+        _row(versions.CONSUMER_GROUP_HEARTBEAT, consumer_group_heartbeat),
+        _row(versions.CONSUMER_GROUP_DESCRIBE, consumer_group_describe),
+        _row(versions.LIST_CONFIG_RESOURCES, list_config_resources),
+        _row(versions.DESCRIBE_TOPIC_PARTITIONS, describe_topic_partitions),
+    )
+)
+
+_AT_ONCE: Final[Mapping[int, _AtOnce]] = {versions.PRODUCE: produce_at_once}
+_AT_A_GLANCE: Final[Mapping[int, _AtAGlance]] = {
     versions.PRODUCE: produce_at_a_glance,
     versions.ADD_PARTITIONS_TO_TXN: add_partitions_at_a_glance,
     versions.ADD_OFFSETS_TO_TXN: add_offsets_at_a_glance,

@@ -5,7 +5,7 @@ Each listener counts for itself, as each broker does in Kafka.
 """
 
 import time
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Generator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -30,7 +30,7 @@ from oncelog_listener.core.client_rates import ClientRates
 
 T = TypeVar("T")
 
-_STRICT_FROM: Final = {CREATE_TOPICS: 6, DELETE_TOPICS: 5, CREATE_PARTITIONS: 3}
+_STRICT_FROM: Final[Mapping[int, int]] = {CREATE_TOPICS: 6, DELETE_TOPICS: 5, CREATE_PARTITIONS: 3}
 """The version from which an API may answer THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
 
@@ -71,7 +71,7 @@ class Throttling:
         """True if any quota is set. Otherwise nothing is counted and nothing measured."""
         return bool(self._metadata.image.security.quotas)
 
-    async def held(self, call: ThrottledCall, request_bytes: int, work: Awaitable[Any]) -> Any:
+    async def held(self, call: ThrottledCall, request_bytes: int, work: Awaitable[T]) -> T:
         """Await `work` and return its response. The session, and the response if it has the field, get the time to
         hold the client."""
         timed = _Timed(work)
@@ -93,7 +93,10 @@ class Throttling:
         call.session.throttle_ms = wait_ms
         if not hasattr(response, "throttle_time"):
             return response
-        return replace(response, throttle_time=timedelta(milliseconds=min(wait_ms, 2**31 - 1)))
+        throttled: Any = response
+        throttle_time = timedelta(milliseconds=min(wait_ms, 2**31 - 1))
+        held: T = replace(throttled, throttle_time=throttle_time)
+        return held
 
     def fetch_bytes_max(self, call: ThrottledCall) -> int | None:
         """Return the most bytes that a Fetch may answer with; None: no quota bounds it."""

@@ -1,7 +1,7 @@
 """The access of a client to topics and the cluster, checked as Kafka checks it."""
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from oncelog.errors import ErrorCode
 from oncelog.security.acl import Operation, ResourceType
@@ -9,6 +9,8 @@ from oncelog_listener.call import Call
 from oncelog_listener.cluster import ApiError, TopicPartition
 from oncelog_listener.core.authorized_operations import ON_CLUSTER, ON_TOPIC
 from oncelog_listener.turns import TURN_ELEMENTS
+
+ItemT = TypeVar("ItemT")
 
 TOPIC_REFUSED: Final = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
 CLUSTER_REFUSED: Final = ApiError(
@@ -51,8 +53,8 @@ async def refused_in_turns(
 
 
 def take_refused(
-    call: Call, operation: Operation, items: dict[TopicPartition, Any]
-) -> dict[TopicPartition, Any]:
+    call: Call, operation: Operation, items: dict[TopicPartition, ItemT]
+) -> dict[TopicPartition, ApiError]:
     """Take the partitions out of `items` on whose topics the client may not perform the operation; return their
     answers."""
     refused = refused_topics(call, operation, (topic for topic, _ in items))

@@ -4,18 +4,25 @@ A name is given again when its topic is deleted; an id never is. So a request th
 was meant, also where its client gave a name: the leader's node may know of a deletion before this one, or after it.
 """
 
-from typing import Any
+from typing import Protocol
 from uuid import UUID
 
 from oncelog.rpc.metadata import MetadataImage
 
 
-def topic_name(image: MetadataImage, topic: Any) -> str | None:
+class NamedTopic(Protocol):
+    """A topic in a request. In newer versions it has a `topic_id` instead."""
+
+    @property
+    def name(self) -> str: ...
+
+
+def topic_name(image: MetadataImage, topic: NamedTopic) -> str | None:
     """Return the name of a topic that the request names by name, or by `topic_id`; None for an id that no topic has."""
     if not hasattr(topic, "topic_id"):
-        name: str = topic.name
-        return name
-    return name_of(image, topic.topic_id)
+        return topic.name
+    topic_id: UUID | None = topic.topic_id
+    return name_of(image, topic_id)
 
 
 def name_of(image: MetadataImage, topic_id: UUID | None) -> str | None:
@@ -24,9 +31,10 @@ def name_of(image: MetadataImage, topic_id: UUID | None) -> str | None:
     return None if found is None else found.name
 
 
-def topic_fields(topic: Any, name: str | None) -> dict[str, Any]:
-    """Return the fields that name a topic in an answer: its id where the request gave one, else its name."""
-    return {"name": name, "topic_id": getattr(topic, "topic_id", None)}
+def topic_id_of(topic: NamedTopic) -> UUID | None:
+    """Return the id by which the request names the topic, and so its answer; None: both name it by name."""
+    topic_id: UUID | None = topic.topic_id if hasattr(topic, "topic_id") else None
+    return topic_id
 
 
 def id_of(image: MetadataImage, name: str) -> bytes:

@@ -3,8 +3,9 @@
 The answers of the calls that a request makes say which transaction or attempt it belongs to.
 """
 
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Final, Protocol
 
 from oncelog.protocol.versions import (
     ADD_OFFSETS_TO_TXN,
@@ -15,10 +16,10 @@ from oncelog.protocol.versions import (
     TXN_OFFSET_COMMIT,
 )
 from oncelog.telemetry import spans
-from oncelog_listener.call import Call, Session
+from oncelog_listener.call import AnyCall, Call, Session
 
 _ID: Final = "transactional_id"
-_TRACED: Final = {
+_TRACED: Final[Mapping[int, tuple[str, str]]] = {
     INIT_PRODUCER_ID: ("client InitProducerId", _ID),
     ADD_PARTITIONS_TO_TXN: ("client AddPartitionsToTxn", "v3_and_below_transactional_id"),
     ADD_OFFSETS_TO_TXN: ("client AddOffsetsToTxn", _ID),
@@ -34,7 +35,19 @@ _OF_AN_ATTEMPT: Final = frozenset(
 _ENDS: Final = frozenset({"CommitBatch", "AbortAttempt"})
 
 
-def request_span(call: Call) -> spans.Span | spans.Nothing:
+class OfSink(Protocol):
+    """A private call of Spark."""
+
+    @property
+    def sink(self) -> str: ...
+
+
+class _SinkAnswer(Protocol):
+    @property
+    def error_code(self) -> int: ...
+
+
+def request_span(call: AnyCall) -> spans.Span | spans.Nothing:
     """Return the span of the request as a context manager around its handler, or one that records nothing."""
     if spans.recorder is None or call.api_key not in _TRACED:
         return spans.NOTHING
@@ -65,7 +78,7 @@ def _details(
 
 
 def sink_span(
-    method: str, request: Any, session: Session, client_id: str | None, node_id: int
+    method: str, request: OfSink, session: Session, client_id: str | None, node_id: int
 ) -> spans.Span | spans.Nothing:
     """Return the span of a private call of Spark, as `request_span` does for Kafka's requests."""
     if spans.recorder is None or method not in _OF_AN_ATTEMPT:
@@ -75,7 +88,7 @@ def sink_span(
     return spans.outermost(f"client {method}", spans.Kind.SERVER, attributes=attributes)
 
 
-def sink_answered(method: str, span: spans.Span | spans.Nothing, answer: Any) -> None:
+def sink_answered(method: str, span: spans.Span | spans.Nothing, answer: _SinkAnswer) -> None:
     """Record the result of a private call, before its span ends. At an attempt's end this decides whether the trace
     is kept."""
     recorder = spans.recorder
@@ -99,7 +112,7 @@ def _client(session: Session, client_id: str | None, node_id: int) -> spans.Attr
     return found
 
 
-def answered(call: Call, span: spans.Span | spans.Nothing, response: Any) -> None:
+def answered(call: Call, span: spans.Span | spans.Nothing, response: object) -> None:
     """Record the result of a request, before its span ends. Nothing follows an EndTxn, so it decides whether the
     trace is kept."""
     recorder = spans.recorder

@@ -1,7 +1,9 @@
 """DescribeAcls, CreateAcls and DeleteAcls. The controller keeps the entries; this listener's metadata has them all."""
 
+from __future__ import annotations
+
 from collections import defaultdict
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode
@@ -17,19 +19,25 @@ from oncelog_listener.call import Call
 from oncelog_listener.cluster import ApiError
 from oncelog_listener.topic_access import cluster_refusal
 
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+    from oncelog_listener.kafka_calls import CreateAclsCall, DeleteAclsCall, DescribeAclsCall
+
 _NO_AUTHORIZER: Final = ApiError(
     ErrorCode.SECURITY_DISABLED,
     "this listener has no authorizer; start it with ONCELOG_LISTENER_AUTHORIZER=acl",
 )
 
 
-async def describe_acls(call: Call) -> Any:
+async def describe_acls(call: DescribeAclsCall) -> kafka.DescribeAclsResponse:
     types = call.types
     wanted = _filter(call.request)
     refusal = _refusal(call, Operation.DESCRIBE)
     if refusal is None and wanted.fault:
         refusal = ApiError(ErrorCode.INVALID_REQUEST, wanted.fault)
-    by_resource: dict[tuple[int, str, int], list[Any]] = defaultdict(list)
+    by_resource: dict[
+        tuple[int, str, int], list[kafka.DescribeAclsResponseTypes.AclDescription]
+    ] = defaultdict(list)
     if refusal is None:
         for acl in sorted(call.cluster.image.security.acls):
             if wanted.matches(acl):
@@ -59,7 +67,7 @@ async def describe_acls(call: Call) -> Any:
     )
 
 
-async def create_acls(call: Call) -> Any:
+async def create_acls(call: CreateAclsCall) -> kafka.CreateAclsResponse:
     forwarded = pb.CreateAclsRequest()
     for one in call.request.creations:
         forwarded.acls.add(
@@ -88,7 +96,7 @@ async def create_acls(call: Call) -> Any:
     )
 
 
-async def delete_acls(call: Call) -> Any:
+async def delete_acls(call: DeleteAclsCall) -> kafka.DeleteAclsResponse:
     forwarded = pb.DeleteAclsRequest()
     for one in call.request.filters:
         wanted = _filter(one)
@@ -113,7 +121,9 @@ async def delete_acls(call: Call) -> Any:
     )
 
 
-def _deletions(call: Call, found: pb.DeleteAclsResponse.Result | ApiError) -> Any:
+def _deletions(
+    call: DeleteAclsCall, found: pb.DeleteAclsResponse.Result | ApiError
+) -> kafka.DeleteAclsResponseTypes.DeleteAclsFilterResult:
     status = found if isinstance(found, ApiError) else found.status
     deleted = () if isinstance(found, ApiError) else found.deleted
     return call.types.DeleteAclsFilterResult(
@@ -123,7 +133,9 @@ def _deletions(call: Call, found: pb.DeleteAclsResponse.Result | ApiError) -> An
     )
 
 
-def _deleted(call: Call, acl: pb.Acl) -> Any:
+def _deleted(
+    call: DeleteAclsCall, acl: pb.Acl
+) -> kafka.DeleteAclsResponseTypes.DeleteAclsMatchingAcl:
     return call.types.DeleteAclsMatchingAcl(
         error_code=0,
         error_message=None,
@@ -143,7 +155,9 @@ def _refusal(call: Call, operation: Operation) -> ApiError | None:
     return cluster_refusal(call, operation)
 
 
-def _filter(request: Any) -> AclFilter:
+def _filter(
+    request: kafka.DescribeAclsRequest | kafka.DeleteAclsRequestTypes.DeleteAclsFilter,
+) -> AclFilter:
     return AclFilter(
         enum_of(ResourceType, request.resource_type_filter),
         request.resource_name_filter,

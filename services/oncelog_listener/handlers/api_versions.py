@@ -1,14 +1,19 @@
 """ApiVersions: the API versions that this listener serves, and the features that the cluster has enabled (facts 2,
 2.1)."""
 
+from __future__ import annotations
+
 import re
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.errors import ErrorCode
 from oncelog.protocol.private_api import CLIENT_SOFTWARE_NAME, PRIVATE_CALLS, PRIVATE_VERSION
 from oncelog.protocol.versions import API_VERSIONS_RANGE, APIS
 from oncelog_listener.brokers import brokers_for
-from oncelog_listener.call import Call
+
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+    from oncelog_listener.kafka_calls import ApiVersionsCall
 
 SUPPORTED_FEATURES: Final = (
     ("group.version", 0, 1),
@@ -26,7 +31,7 @@ _MINIMUM_ZERO_FROM: Final = 4
 """The version from which clients accept a supported feature whose lowest level is 0 (KAFKA-17492)."""
 
 
-async def api_versions(call: Call) -> Any:
+async def api_versions(call: ApiVersionsCall) -> kafka.ApiVersionsResponse:
     request = call.request
     if not _is_valid(call):
         return call.types.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=())
@@ -37,14 +42,29 @@ async def api_versions(call: Call) -> Any:
         return call.types.ApiVersionsResponse(
             error_code=ErrorCode.REBOOTSTRAP_REQUIRED, api_keys=()
         )
+    if call.version < _FEATURES_FROM:
+        return call.types.ApiVersionsResponse(error_code=0, api_keys=_served_versions(call))
+    image = call.cluster.image
     return call.types.ApiVersionsResponse(
         error_code=0,
         api_keys=_served_versions(call),
-        **(_features(call) if call.version >= _FEATURES_FROM else {}),
+        supported_features=tuple(
+            call.types.SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
+            for name, lowest, highest in SUPPORTED_FEATURES
+            if lowest > 0 or call.version >= _MINIMUM_ZERO_FROM
+        ),
+        finalized_features_epoch=image.features_epoch,
+        finalized_features=tuple(
+            call.types.FinalizedFeatureKey(
+                name=name, max_version_level=level, min_version_level=level
+            )
+            for name, level in sorted(image.feature_levels.items())
+            if level > 0
+        ),
     )
 
 
-def _is_valid(call: Call) -> bool:
+def _is_valid(call: ApiVersionsCall) -> bool:
     request, version = call.request, call.version
     if version < _SOFTWARE_FROM:
         return True
@@ -54,7 +74,7 @@ def _is_valid(call: Call) -> bool:
     return version < _DESTINATION_FROM or (request.cluster_id is None) == (request.node_id == -1)
 
 
-def _is_astray(call: Call) -> bool:
+def _is_astray(call: ApiVersionsCall) -> bool:
     """True if the client meant another cluster, or a node that is alive at another address.
 
     Kafka refuses each other node id. Here a listener that starts again has a new one, its clients know the old one,
@@ -73,7 +93,7 @@ def _is_astray(call: Call) -> bool:
     )
 
 
-def unsupported_api_versions(types: Any) -> Any:
+def unsupported_api_versions(types: kafka.ApiVersionsResponseTypes) -> kafka.ApiVersionsResponse:
     """Return the answer to an unknown, newer version of ApiVersions: in version 0, with the range to retry with
     (KIP-511)."""
     api = API_VERSIONS_RANGE
@@ -83,7 +103,9 @@ def unsupported_api_versions(types: Any) -> Any:
     return types.ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=(row,))
 
 
-def _served_versions(call: Call) -> tuple[Any, ...]:
+def _served_versions(
+    call: ApiVersionsCall,
+) -> tuple[kafka.ApiVersionsResponseTypes.ApiVersion, ...]:
     row = call.types.ApiVersion
     rows = [
         row(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
@@ -95,22 +117,3 @@ def _served_versions(call: Call) -> tuple[Any, ...]:
             for key in PRIVATE_CALLS
         ]
     return tuple(rows)
-
-
-def _features(call: Call) -> dict[str, Any]:
-    image = call.cluster.image
-    return {
-        "supported_features": tuple(
-            call.types.SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
-            for name, lowest, highest in SUPPORTED_FEATURES
-            if lowest > 0 or call.version >= _MINIMUM_ZERO_FROM
-        ),
-        "finalized_features_epoch": image.features_epoch,
-        "finalized_features": tuple(
-            call.types.FinalizedFeatureKey(
-                name=name, max_version_level=level, min_version_level=level
-            )
-            for name, level in sorted(image.feature_levels.items())
-            if level > 0
-        ),
-    }

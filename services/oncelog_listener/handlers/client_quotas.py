@@ -1,18 +1,26 @@
 """DescribeClientQuotas and AlterClientQuotas (KIP-546)."""
 
-from typing import Any
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode
 from oncelog.security.acl import Operation
 from oncelog.security.quotas import CLIENT_ID, IP, USER, Entity
-from oncelog_listener.call import Call
 from oncelog_listener.topic_access import cluster_refusal
+
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+    from oncelog_listener.kafka_calls import AlterClientQuotasCall, DescribeClientQuotasCall
 
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
 
 
-async def describe_client_quotas(call: Call) -> Any:
+async def describe_client_quotas(
+    call: DescribeClientQuotasCall,
+) -> kafka.DescribeClientQuotasResponse:
     types, request = call.types, call.request
     code, message = ErrorCode.NONE, _filter_fault(request.components)
     if message:
@@ -41,7 +49,9 @@ async def describe_client_quotas(call: Call) -> Any:
     )
 
 
-def _filter_fault(components: Any) -> str:
+def _filter_fault(
+    components: Sequence[kafka.DescribeClientQuotasRequestTypes.ComponentData],
+) -> str:
     kinds = [one.entity_type for one in components]
     for one in components:
         if one.entity_type not in (USER, CLIENT_ID, IP):
@@ -57,7 +67,7 @@ def _filter_fault(components: Any) -> str:
     return ""
 
 
-def _matches(entity: Entity, request: Any) -> bool:
+def _matches(entity: Entity, request: kafka.DescribeClientQuotasRequest) -> bool:
     parts = dict(entity)
     for one in request.components:
         if one.entity_type not in parts:
@@ -70,7 +80,7 @@ def _matches(entity: Entity, request: Any) -> bool:
     return not request.strict or len(parts) == len(request.components)
 
 
-async def alter_client_quotas(call: Call) -> Any:
+async def alter_client_quotas(call: AlterClientQuotasCall) -> kafka.AlterClientQuotasResponse:
     request = call.request
     forwarded = pb.AlterClientQuotasRequest(validate_only=request.validate_only)
     for entry in request.entries:
@@ -102,5 +112,7 @@ async def alter_client_quotas(call: Call) -> Any:
     )
 
 
-def _wire_entity(call: Call, entity: Entity) -> tuple[Any, ...]:
+def _wire_entity(
+    call: DescribeClientQuotasCall, entity: Entity
+) -> tuple[kafka.DescribeClientQuotasResponseTypes.EntityData, ...]:
     return tuple(call.types.EntityData(entity_type=kind, entity_name=name) for kind, name in entity)

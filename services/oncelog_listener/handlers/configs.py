@@ -4,8 +4,10 @@ Clients see listeners as brokers. Settings of storage nodes and coordinators are
 them when they register. A node that is no listener can be named too, which Kafka's own clients never do.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
@@ -28,7 +30,49 @@ from oncelog_listener.core.config_entries import (
 )
 from oncelog_listener.topic_access import GROUP_REFUSED, TOPIC_REFUSED, cluster_refusal
 
-_Change = Callable[[Any, Mapping[str, str], ResourceType], tuple[dict[str, str], list[str]]]
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+    from oncelog_listener.kafka_calls import (
+        AlterConfigsCall,
+        DescribeConfigsCall,
+        IncrementalAlterConfigsCall,
+        ListConfigResourcesCall,
+    )
+
+
+class _Resource(Protocol):
+    @property
+    def resource_type(self) -> int: ...
+    @property
+    def resource_name(self) -> str: ...
+
+
+_ResourceT = TypeVar("_ResourceT", bound=_Resource)
+_ResourceT_co = TypeVar("_ResourceT_co", bound=_Resource, covariant=True)
+
+_RowT_co = TypeVar("_RowT_co", covariant=True)
+
+
+class _Changes(Protocol[_ResourceT_co]):
+    """AlterConfigs or IncrementalAlterConfigs."""
+
+    @property
+    def resources(self) -> tuple[_ResourceT_co, ...]: ...
+    @property
+    def validate_only(self) -> bool: ...
+
+
+class _RowType(Protocol[_RowT_co]):
+    """The constructor of a resource's row in the answer."""
+
+    def __call__(
+        self, *, error_code: int, error_message: str | None, resource_type: int, resource_name: str
+    ) -> _RowT_co: ...
+
+
+_Change: TypeAlias = Callable[
+    [_ResourceT, Mapping[str, str], ResourceType], tuple[dict[str, str], list[str]]
+]
 """A function that takes a resource of the request and its present configs, and returns (what to set, what to
 remove)."""
 
@@ -51,7 +95,7 @@ _LISTED: Final = (
 )
 
 
-async def describe_configs(call: Call) -> Any:
+async def describe_configs(call: DescribeConfigsCall) -> kafka.DescribeConfigsResponse:
     types = call.types
     results = []
     described_count = 0
@@ -80,7 +124,7 @@ async def describe_configs(call: Call) -> Any:
     return types.DescribeConfigsResponse(results=tuple(results))
 
 
-async def _wanted(call: Call) -> dict[tuple[int, str], frozenset[str] | None]:
+async def _wanted(call: DescribeConfigsCall) -> dict[tuple[int, str], frozenset[str] | None]:
     """Return the configs that are wanted of each (type, name); None: all.
 
     A resource that is named many times is answered once. Otherwise the answer would be a thousand times larger than
@@ -158,7 +202,9 @@ def _not_served(resource_type: int) -> ApiError:
     )
 
 
-def _described(call: Call, entry: ConfigEntry) -> Any:
+def _described(
+    call: DescribeConfigsCall, entry: ConfigEntry
+) -> kafka.DescribeConfigsResponseTypes.DescribeConfigsResourceResult:
     types, request = call.types, call.request
     wants_documentation = call.version >= _DOCUMENTATION_FROM and request.include_documentation
     return types.DescribeConfigsResourceResult(
@@ -178,50 +224,61 @@ def _described(call: Call, entry: ConfigEntry) -> Any:
     )
 
 
-async def incremental_alter_configs(call: Call) -> Any:
+async def incremental_alter_configs(
+    call: IncrementalAlterConfigsCall,
+) -> kafka.IncrementalAlterConfigsResponse:
     types = call.types
-    return types.IncrementalAlterConfigsResponse(
-        responses=await _altered_resources(call, _incremental)
-    )
+    rows = await _altered(call, call.request, _incremental, types.AlterConfigsResourceResponse)
+    return types.IncrementalAlterConfigsResponse(responses=rows)
 
 
-async def alter_configs(call: Call) -> Any:
+async def alter_configs(call: AlterConfigsCall) -> kafka.AlterConfigsResponse:
     """Answer AlterConfigs. A config that is not named goes back to its default. Kafka deprecated it for that; older
     clients send it."""
     types = call.types
-    return types.AlterConfigsResponse(responses=await _altered_resources(call, _whole))
+    rows = await _altered(call, call.request, _whole, types.AlterConfigsResourceResponse)
+    return types.AlterConfigsResponse(responses=rows)
 
 
 def _incremental(
-    resource: Any, overrides: Mapping[str, str], resource_type: ResourceType
+    resource: kafka.IncrementalAlterConfigsRequestTypes.AlterConfigsResource,
+    overrides: Mapping[str, str],
+    resource_type: ResourceType,
 ) -> tuple[dict[str, str], list[str]]:
     operations = [(one.name, one.config_operation, one.value) for one in resource.configs]
     return altered(overrides, operations, resource_type)
 
 
 def _whole(
-    resource: Any, overrides: Mapping[str, str], resource_type: ResourceType
+    resource: kafka.AlterConfigsRequestTypes.AlterConfigsResource,
+    overrides: Mapping[str, str],
+    resource_type: ResourceType,
 ) -> tuple[dict[str, str], list[str]]:
     operations = [(one.name, ConfigOperation.SET, one.value) for one in resource.configs]
     to_set, _ = altered(overrides, operations, resource_type)
     return to_set, [name for name in overrides if name not in to_set]
 
 
-async def _altered_resources(call: Call, change: _Change) -> tuple[Any, ...]:
+async def _altered(
+    call: Call,
+    request: _Changes[_ResourceT],
+    change: _Change[_ResourceT],
+    row_of: _RowType[_RowT_co],
+) -> tuple[_RowT_co, ...]:
     """Change each resource and return its row. A resource that is named twice is refused once, as in Kafka."""
-    resources: dict[tuple[int, str], list[Any]] = {}
-    for one in call.request.resources:
+    resources: dict[tuple[int, str], list[_ResourceT]] = {}
+    for one in request.resources:
         resources.setdefault((one.resource_type, one.resource_name), []).append(one)
         if call.is_turn_over():
             await call.next_turn()
-    results = []
+    rows = []
     for (resource_type, name), found in resources.items():
         if len(found) > 1:
             failed = ApiError(ErrorCode.INVALID_REQUEST, "each resource may stand once")
         else:
-            failed = await _alter(call, found[0], change)
-        results.append(
-            call.types.AlterConfigsResourceResponse(
+            failed = await _alter(call, found[0], change, request.validate_only)
+        rows.append(
+            row_of(
                 error_code=failed.error_code,
                 error_message=failed.error_message or None,
                 resource_type=resource_type,
@@ -230,10 +287,12 @@ async def _altered_resources(call: Call, change: _Change) -> tuple[Any, ...]:
         )
         if call.is_turn_over():
             await call.next_turn()
-    return tuple(results)
+    return tuple(rows)
 
 
-async def _alter(call: Call, resource: Any, change: _Change) -> ApiError:
+async def _alter(
+    call: Call, resource: _ResourceT, change: _Change[_ResourceT], validate_only: bool
+) -> ApiError:
     cluster, name = call.cluster, resource.resource_name
     if resource.resource_type not in _KINDS:
         return _not_served(resource.resource_type)
@@ -253,10 +312,10 @@ async def _alter(call: Call, resource: Any, change: _Change) -> ApiError:
         name=name,
         set=to_set,
         remove=to_remove,
-        validate_only=call.request.validate_only,
+        validate_only=validate_only,
     )
     answer = await cluster.ask_controller(
-        lambda controller: controller.AlterConfigs(request), validate_only=request.validate_only
+        lambda controller: controller.AlterConfigs(request), validate_only=validate_only
     )
     return answer if isinstance(answer, ApiError) else api_error(answer.status)
 
@@ -275,7 +334,7 @@ def _overrides(
             return image.broker_configs(name)
 
 
-async def list_config_resources(call: Call) -> Any:
+async def list_config_resources(call: ListConfigResourcesCall) -> kafka.ListConfigResourcesResponse:
     """Answer which resources DescribeConfigs knows (KIP-1142). Version 0 asks for client metrics, which oncelog does
     not have."""
     types, image = call.types, call.cluster.image
@@ -312,7 +371,7 @@ async def list_config_resources(call: Call) -> Any:
     )
 
 
-def _listed(call: Call, resource_type: int, name: str) -> Any:
-    if call.version < _ALL_TYPES_FROM:
-        return call.types.ConfigResource(resource_name=name)
+def _listed(
+    call: ListConfigResourcesCall, resource_type: int, name: str
+) -> kafka.ListConfigResourcesResponseTypes.ConfigResource:
     return call.types.ConfigResource(resource_name=name, resource_type=resource_type)

@@ -3,10 +3,12 @@
 A heartbeat is answered at once, whatever the group is doing. Topics go by their ids, which the coordinator knows too.
 """
 
+from __future__ import annotations
+
 import uuid
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.api.v1 import groups_pb2 as pb
 from oncelog.errors import ErrorCode
@@ -28,13 +30,20 @@ from oncelog_listener.handlers.groups import (
     optional,
 )
 
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+    from oncelog_listener.kafka_calls import ConsumerGroupDescribeCall, ConsumerGroupHeartbeatCall
+
 _MEMBER_CHOOSES_ID_FROM: Final = 1
+_REGEX_FROM: Final = 1
 _JOINS: Final = 0
 _CLASSIC_MEMBER: Final = 0
 _CONSUMER_MEMBER: Final = 1
 
 
-async def consumer_group_heartbeat(call: Call) -> Any:
+async def consumer_group_heartbeat(
+    call: ConsumerGroupHeartbeatCall,
+) -> kafka.ConsumerGroupHeartbeatResponse:
     request = call.request
     refusal = group_refusal(call, Operation.READ, request.group_id)
     topics = request.subscribed_topic_names
@@ -48,19 +57,18 @@ async def consumer_group_heartbeat(call: Call) -> Any:
     if named > call.cluster.settings.group_payload_bytes_max:
         # A member's subscription is one record of the shard, so it must fit.
         return _refused(call, ErrorCode.MESSAGE_TOO_LARGE, "too many topics for one member")
-    member_id = request.member_id
-    if not member_id and call.version < _MEMBER_CHOOSES_ID_FROM and request.member_epoch == _JOINS:
-        member_id = str(uuid.uuid4())
     forwarded = pb.ConsumerGroupHeartbeatRequest(
         group_id=request.group_id,
-        member_id=member_id,
+        member_id=_member_id(call),
         member_epoch=request.member_epoch,
         instance_id=request.instance_id,
         rack_id=request.rack_id,
         rebalance_timeout_ms=milliseconds(request.rebalance_timeout),
         subscribed_topic_names=topics or (),
         subscription_present=topics is not None,
-        subscribed_topic_regex=getattr(request, "subscribed_topic_regex", None),
+        subscribed_topic_regex=request.subscribed_topic_regex
+        if call.version >= _REGEX_FROM
+        else None,
         server_assignor=request.server_assignor,
         owned=[
             pb.TopicIdPartitions(topic_id=one.topic_id.bytes, partitions=one.partitions)
@@ -105,6 +113,13 @@ async def consumer_group_heartbeat(call: Call) -> Any:
     )
 
 
+def _member_id(call: ConsumerGroupHeartbeatCall) -> str:
+    """Return the member's id. Before version 1 the one that joins is given it here."""
+    request = call.request
+    is_given = call.version < _MEMBER_CHOOSES_ID_FROM and request.member_epoch == _JOINS
+    return str(uuid.uuid4()) if is_given and not request.member_id else request.member_id
+
+
 def _may_see(call: Call, topic: str, *, is_logged: bool = True) -> bool:
     return call.may(Operation.DESCRIBE, ResourceType.TOPIC, topic, is_logged=is_logged)
 
@@ -116,7 +131,9 @@ def _may_see_id(call: Call, topic_id: bytes) -> bool:
     return topic is None or _may_see(call, topic.name, is_logged=False)
 
 
-def _refused(call: Call, code: int, message: str = "") -> Any:
+def _refused(
+    call: ConsumerGroupHeartbeatCall, code: int, message: str = ""
+) -> kafka.ConsumerGroupHeartbeatResponse:
     return call.types.ConsumerGroupHeartbeatResponse(
         error_code=code,
         error_message=message or None,
@@ -127,7 +144,9 @@ def _refused(call: Call, code: int, message: str = "") -> Any:
     )
 
 
-async def consumer_group_describe(call: Call) -> Any:
+async def consumer_group_describe(
+    call: ConsumerGroupDescribeCall,
+) -> kafka.ConsumerGroupDescribeResponse:
     ids, refused = split_groups(call, Operation.DESCRIBE, call.request.group_ids)
     found = [
         *((group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED) for group_id in refused),
@@ -139,8 +158,10 @@ async def consumer_group_describe(call: Call) -> Any:
 
 
 def _described(
-    call: Call, group_id: str, found: pb.DescribeGroupsResponse.Group | ErrorCode
-) -> Any:
+    call: ConsumerGroupDescribeCall,
+    group_id: str,
+    found: pb.DescribeGroupsResponse.Group | ErrorCode,
+) -> kafka.ConsumerGroupDescribeResponseTypes.DescribedGroup:
     code, message = code_of(found), None
     if isinstance(found, ErrorCode):
         found = pb.DescribeGroupsResponse.Group()
@@ -177,7 +198,9 @@ def _may_see_assignments(call: Call, members: Iterable[pb.DescribeGroupsResponse
     return all(_may_see_id(call, topic_id) for topic_id in topic_ids)
 
 
-def _member(call: Call, member: pb.DescribeGroupsResponse.Member) -> Any:
+def _member(
+    call: ConsumerGroupDescribeCall, member: pb.DescribeGroupsResponse.Member
+) -> kafka.ConsumerGroupDescribeResponseTypes.Member:
     return call.types.Member(
         member_id=member.member_id,
         instance_id=optional(member, "group_instance_id"),
@@ -193,7 +216,9 @@ def _member(call: Call, member: pb.DescribeGroupsResponse.Member) -> Any:
     )
 
 
-def _assignment(call: Call, topics: Iterable[pb.TopicIdPartitions]) -> Any:
+def _assignment(
+    call: ConsumerGroupDescribeCall, topics: Iterable[pb.TopicIdPartitions]
+) -> kafka.ConsumerGroupDescribeResponseTypes.Assignment:
     """Return the assignment. A topic that is gone has no name and is left out: nobody reads it any more."""
     known = call.cluster.image.topics_by_id
     types = call.types

@@ -5,8 +5,10 @@ the quorum that clients are told of is the active controller: it leads, it is th
 that stand by hold no part of the log, and are not told.
 """
 
+from __future__ import annotations
+
 import time
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
@@ -21,12 +23,16 @@ from oncelog_listener.core.feature_rules import (
 )
 from oncelog_listener.topic_access import cluster_refusal
 
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+    from oncelog_listener.kafka_calls import DescribeQuorumCall, UpdateFeaturesCall
+
 _METADATA_TOPIC: Final = "__cluster_metadata"
 _NODES_FROM: Final = 2
 _RESULTS_UNTIL: Final = 1
 
 
-async def describe_quorum(call: Call) -> Any:
+async def describe_quorum(call: DescribeQuorumCall) -> kafka.DescribeQuorumResponse:
     if refusal := cluster_refusal(call, Operation.DESCRIBE):
         return call.types.DescribeQuorumResponse(
             error_code=refusal.error_code, error_message=refusal.error_message, topics=(), nodes=()
@@ -40,7 +46,7 @@ async def describe_quorum(call: Call) -> Any:
         )
         for topic in call.request.topics
     )
-    nodes: tuple[Any, ...] = ()
+    nodes: tuple[kafka.DescribeQuorumResponseTypes.Node, ...] = ()
     if call.version >= _NODES_FROM:
         nodes = (call.types.Node(node_id=call.cluster.image.controller, listeners=()),)
     return call.types.DescribeQuorumResponse(
@@ -48,7 +54,9 @@ async def describe_quorum(call: Call) -> Any:
     )
 
 
-def _quorum(call: Call, topic: str, partition: int) -> Any:
+def _quorum(
+    call: DescribeQuorumCall, topic: str, partition: int
+) -> kafka.DescribeQuorumResponseTypes.PartitionData:
     image, types = call.cluster.image, call.types
     is_known = topic == _METADATA_TOPIC and partition == 0
     code = ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -65,7 +73,7 @@ def _quorum(call: Call, topic: str, partition: int) -> Any:
     )
 
 
-def _voter(call: Call) -> Any:
+def _voter(call: DescribeQuorumCall) -> kafka.DescribeQuorumResponseTypes.ReplicaState:
     image = call.cluster.image
     now_ms = time.time_ns() // 1_000_000
     return call.types.ReplicaState(
@@ -77,7 +85,7 @@ def _voter(call: Call) -> Any:
     )
 
 
-async def update_features(call: Call) -> Any:
+async def update_features(call: UpdateFeaturesCall) -> kafka.UpdateFeaturesResponse:
     failed = await _update(call)
     is_told = call.version <= _RESULTS_UNTIL and not failed.error_code
     return call.types.UpdateFeaturesResponse(
@@ -90,7 +98,7 @@ async def update_features(call: Call) -> Any:
     )
 
 
-async def _update(call: Call) -> ApiError:
+async def _update(call: UpdateFeaturesCall) -> ApiError:
     cluster, request = call.cluster, call.request
     if refusal := cluster_refusal(call, Operation.ALTER):
         return refusal
@@ -114,12 +122,12 @@ async def _update(call: Call) -> ApiError:
     return failed
 
 
-def _upgrade_type(call: Call, update: Any) -> int:
+def _upgrade_type(call: Call, update: kafka.UpdateFeaturesRequestTypes.FeatureUpdateKey) -> int:
     if call.version > 0:
-        return int(update.upgrade_type)
+        return update.upgrade_type
     return SAFE_DOWNGRADE if _goes_down(call, update) and update.allow_downgrade else UPGRADE
 
 
-def _goes_down(call: Call, update: Any) -> bool:
+def _goes_down(call: Call, update: kafka.UpdateFeaturesRequestTypes.FeatureUpdateKey) -> bool:
     known: int = call.cluster.image.feature_levels.get(update.feature, 0)
-    return bool(update.max_version_level < known)
+    return update.max_version_level < known

@@ -7,7 +7,9 @@ librdkafka does not always repeat FindCoordinator: refused three times within ha
 `send_offsets_to_transaction` waits in spite of its timeout until a connection breaks.
 """
 
-from typing import Any, Final
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypedDict
 
 from oncelog.errors import ErrorCode
 from oncelog.rpc.metadata import GROUP, TRANSACTION
@@ -18,6 +20,10 @@ from oncelog_listener.core.authorized_operations import NOT_ASKED
 from oncelog_listener.group_access import group_refusal, transaction_refusal
 from oncelog_listener.topic_access import operations_on_cluster
 
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+    from oncelog_listener.kafka_calls import DescribeClusterCall, FindCoordinatorCall
+
 _KINDS: Final = {0: GROUP, 1: TRANSACTION}
 """The kind of shard of each of Kafka's key types; 2 is a share group, which oncelog does not have."""
 
@@ -25,21 +31,32 @@ _KEYS_FROM: Final = 4
 _BROKERS: Final = 1
 
 
-async def find_coordinator(call: Call) -> Any:
+class _Place(TypedDict):
+    node_id: int
+    host: str
+    port: int
+    error_code: int
+    error_message: str
+
+
+async def find_coordinator(call: FindCoordinatorCall) -> kafka.FindCoordinatorResponse:
     request = call.request
     key_type = request.key_type if call.version >= 1 else 0
     brokers = brokers_for(call)
     if call.version < _KEYS_FROM:
-        return call.types.FindCoordinatorResponse(**_place(call, brokers, key_type, request.key))
-    found: list[Any] = []
+        return call.types.FindCoordinatorResponse(
+            coordinators=(), **_place(call, brokers, key_type, request.key)
+        )
+    found: list[kafka.FindCoordinatorResponseTypes.Coordinator] = []
     for key in request.coordinator_keys:
         found.append(call.types.Coordinator(key=key, **_place(call, brokers, key_type, key)))
         if call.is_turn_over():
             await call.next_turn()
-    return call.types.FindCoordinatorResponse(coordinators=tuple(found))
+    # The fields of one place are those of older versions.
+    return call.types.FindCoordinatorResponse(coordinators=tuple(found), **_NO_PLACE)
 
 
-def _place(call: Call, brokers: Brokers, key_type: int, key: str) -> dict[str, Any]:
+def _place(call: Call, brokers: Brokers, key_type: int, key: str) -> _Place:
     kind = _KINDS.get(key_type)
     if kind is None:
         return _nowhere(
@@ -61,7 +78,7 @@ def _place(call: Call, brokers: Brokers, key_type: int, key: str) -> dict[str, A
     }
 
 
-def _nowhere(code: ErrorCode, message: str) -> dict[str, Any]:
+def _nowhere(code: ErrorCode, message: str) -> _Place:
     return {
         "node_id": -1,
         "host": "",
@@ -71,7 +88,10 @@ def _nowhere(code: ErrorCode, message: str) -> dict[str, Any]:
     }
 
 
-async def describe_cluster(call: Call) -> Any:
+_NO_PLACE: Final = _nowhere(ErrorCode.NONE, "")
+
+
+async def describe_cluster(call: DescribeClusterCall) -> kafka.DescribeClusterResponse:
     cluster, types = call.cluster, call.types
     endpoint_type = call.request.endpoint_type if call.version >= 1 else _BROKERS
     if endpoint_type != _BROKERS:

@@ -4,19 +4,19 @@ What a client wants stands in its request, or in its fetch session (KIP-227, `co
 that the request names. With a session it is answered only what it does not know, and leaders answer only that.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.api.v1 import storage_pb2 as pb
-from oncelog.api.v1 import types_pb2
 from oncelog.errors import ErrorCode
 from oncelog.ids import Partition
 from oncelog.rpc.metadata import MetadataImage
 from oncelog.rpc.owner_calls import answer_of_owner
 from oncelog.security.acl import Operation
-from oncelog_listener.call import Call, CloseConnection
 from oncelog_listener.cluster import (
     PEER_FAILURES,
     ApiError,
@@ -38,8 +38,13 @@ from oncelog_listener.handlers.fetch_response import (
     Reading,
     response_of,
 )
+from oncelog_listener.isolation import isolation_of
 from oncelog_listener.topic_access import TOPIC_REFUSED, refused_in_turns
 from oncelog_listener.topic_ids import id_of, name_of
+
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+    from oncelog_listener.kafka_calls import FetchCall
 
 _SESSION_FROM: Final = 7
 _LEADER_EPOCH_FROM: Final = 9
@@ -73,10 +78,9 @@ class _Share:
     keys: dict[TopicPartition, Key] = field(default_factory=dict)
 
 
-async def fetch(call: Call) -> Any:
+async def fetch(call: FetchCall) -> kafka.FetchResponse:
     request = call.request
-    if request.isolation_level not in (types_pb2.READ_UNCOMMITTED, types_pb2.READ_COMMITTED):
-        raise CloseConnection(f"isolation level {request.isolation_level} is neither 0 nor 1")
+    isolation_of(request.isolation_level)
     reading = await _reading(call)
     if isinstance(reading, ErrorCode):
         return call.types.FetchResponse(error_code=reading, session_id=NO_SESSION, responses=())
@@ -94,7 +98,7 @@ async def fetch(call: Call) -> Any:
 # ---------------------------------------------------------------------------------------------- what is wanted
 
 
-async def _reading(call: Call) -> Reading | ErrorCode:
+async def _reading(call: FetchCall) -> Reading | ErrorCode:
     """Return what the client wants to read. An error code: it has no session that the request could go on with."""
     request, sessions, connection = call.request, call.cluster.fetch_sessions, call.session
     if call.version < _SESSION_FROM:
@@ -121,7 +125,9 @@ async def _reading(call: Call) -> Reading | ErrorCode:
     return Reading(session.partitions, session, is_kept)
 
 
-async def _wanted(call: Call, partitions: dict[Key, WantedPartition]) -> dict[Key, WantedPartition]:
+async def _wanted(
+    call: FetchCall, partitions: dict[Key, WantedPartition]
+) -> dict[Key, WantedPartition]:
     """Return `partitions` with what the request says of them. Of a partition that it names twice the last counts, as
     in Kafka."""
     image = call.cluster.image
@@ -144,7 +150,7 @@ async def _wanted(call: Call, partitions: dict[Key, WantedPartition]) -> dict[Ke
     return partitions
 
 
-async def _forget(call: Call, partitions: dict[Key, WantedPartition]) -> None:
+async def _forget(call: FetchCall, partitions: dict[Key, WantedPartition]) -> None:
     has_ids = call.version >= TOPIC_IDS_FROM
     for topic in call.request.forgotten_topics_data:
         of_topic = topic.topic_id if has_ids else topic.topic
@@ -161,7 +167,7 @@ def _now_ms() -> float:
 # ------------------------------------------------------------------------------------------------- the long poll
 
 
-async def _answers(call: Call, reading: Reading, room: int) -> Answers:
+async def _answers(call: FetchCall, reading: Reading, room: int) -> Answers:
     """Return the answers, of at most `room` bytes in total, or with what there is at the end of the wait."""
     request = call.request
     loop = asyncio.get_running_loop()
@@ -202,11 +208,11 @@ def _waits_for_leaders(answers: Answers) -> bool:
     return is_waiting
 
 
-def _wait_ms(request: Any) -> int:
+def _wait_ms(request: kafka.FetchRequest) -> int:
     return max(0, min(milliseconds(request.max_wait), _MAX_WAIT_MS))
 
 
-def _wanted_bytes(call: Call) -> int:
+def _wanted_bytes(call: FetchCall) -> int:
     """Return the most bytes that the response may have. A client may have no room for more than it asked for.
 
     At an answer that is too large librdkafka closes the connection and asks for the same again, for ever.
@@ -216,7 +222,7 @@ def _wanted_bytes(call: Call) -> int:
     return wanted if quota_max is None else min(wanted, quota_max)
 
 
-async def _refused_topics(call: Call, names: Iterable[str]) -> frozenset[str]:
+async def _refused_topics(call: FetchCall, names: Iterable[str]) -> frozenset[str]:
     """Return the topics that the client may not read.
 
     A consumer needs READ on each topic. A client that says it is a broker needs CLUSTER_ACTION, as in Kafka.
@@ -230,7 +236,7 @@ async def _refused_topics(call: Call, names: Iterable[str]) -> frozenset[str]:
     return frozenset() if is_broker else frozenset(names)
 
 
-async def _by_leader(call: Call, reading: Reading) -> tuple[dict[int, _Share], Answers]:
+async def _by_leader(call: FetchCall, reading: Reading) -> tuple[dict[int, _Share], Answers]:
     """Return what each leader is asked for, and the answers for partitions without a leader to ask."""
     image = call.cluster.image
     by_leader: dict[int, _Share] = {}
@@ -261,7 +267,7 @@ async def _by_leader(call: Call, reading: Reading) -> tuple[dict[int, _Share], A
 
 
 def _made(
-    call: Call, image: MetadataImage, wanted: WantedPartition, refused: frozenset[str]
+    call: FetchCall, image: MetadataImage, wanted: WantedPartition, refused: frozenset[str]
 ) -> _Made | ApiError:
     """Return the request for the partition and its leader, or the answer that needs no leader."""
     topic_id = b"" if wanted.topic_id is None else wanted.topic_id.bytes
@@ -283,7 +289,7 @@ def _made(
 
 
 def _leader_of(
-    call: Call,
+    call: FetchCall,
     image: MetadataImage,
     wanted: WantedPartition,
     topic_id: bytes,
@@ -301,7 +307,7 @@ def _leader_of(
 
 
 async def _fetch_from(
-    call: Call,
+    call: FetchCall,
     reading: Reading,
     leader: int,
     share: _Share,
@@ -320,7 +326,7 @@ async def _fetch_from(
         # The leader does not wait for more bytes than the answer may have.
         min_bytes=max(0, min(request.min_bytes, room)),
         max_bytes=max(1, room),
-        isolation_level=request.isolation_level,
+        isolation_level=isolation_of(request.isolation_level),
         partitions=share.request,
         changes_only=reading.session is not None,
     )
@@ -354,7 +360,7 @@ async def _fetch_from(
 
 
 async def _fetch_from_many(
-    call: Call,
+    call: FetchCall,
     reading: Reading,
     by_leader: dict[int, _Share],
     answers: Answers,

@@ -1,9 +1,11 @@
 """The response to a Fetch: every partition of the request, or in a session only those with news."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.api.v1 import types_pb2
@@ -12,6 +14,10 @@ from oncelog_listener.call import Call
 from oncelog_listener.cluster import ApiError, TopicPartition
 from oncelog_listener.core.fetch_sessions import NO_SESSION, FetchSession, Key, WantedPartition
 from oncelog_listener.leader_hints import LeaderHint, hinted, leader_hints, node_endpoints
+
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+    from oncelog_listener.kafka_calls import FetchCall
 
 TOPIC_IDS_FROM: Final = 13
 _LEADER_HINTS_FROM: Final = 16
@@ -44,7 +50,9 @@ class Reading:
     """True if the session goes on, or a new one may be opened."""
 
 
-async def response_of(call: Call, reading: Reading, answers: Answers, now_ms: float) -> Any:
+async def response_of(
+    call: FetchCall, reading: Reading, answers: Answers, now_ms: float
+) -> kafka.FetchResponse:
     """Return the response with every partition in the order of the request; with a session only those with news."""
     session = reading.session
     told: list[Key] = []
@@ -63,9 +71,9 @@ async def response_of(call: Call, reading: Reading, answers: Answers, now_ms: fl
     if call.version >= _LEADER_HINTS_FROM:
         hints = leader_hints(call, _without_leader(reading, answers))
     types = call.types
-    topics: list[Any] = []
+    topics: list[kafka.FetchResponseTypes.FetchableTopicResponse] = []
     for _, keys in groupby(told, key=lambda key: key[0]):
-        partitions: list[Any] = []
+        partitions: list[kafka.FetchResponseTypes.PartitionData] = []
         for key in keys:
             wanted = reading.partitions[key]
             partitions.append(_partition_data(call, wanted, answers.pop(key), hints))
@@ -73,7 +81,7 @@ async def response_of(call: Call, reading: Reading, answers: Answers, now_ms: fl
                 await call.next_turn()
         topics.append(
             types.FetchableTopicResponse(
-                topic=wanted.topic, topic_id=wanted.topic_id, partitions=tuple(partitions)
+                topic=wanted.topic or "", topic_id=wanted.topic_id, partitions=tuple(partitions)
             )
         )
     return types.FetchResponse(
@@ -115,11 +123,11 @@ def _without_leader(reading: Reading, answers: Answers) -> Iterator[TopicPartiti
 
 
 def _partition_data(
-    call: Call,
+    call: FetchCall,
     wanted: WantedPartition,
     answer: Fetched | ApiError,
     hints: dict[TopicPartition, LeaderHint],
-) -> Any:
+) -> kafka.FetchResponseTypes.PartitionData:
     types = call.types
     hint = hints.get((wanted.topic, wanted.partition)) if hints and wanted.topic else None
     if isinstance(answer, ApiError):

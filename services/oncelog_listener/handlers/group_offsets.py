@@ -4,8 +4,10 @@ Partitions that do not exist are refused here, as Kafka's brokers do before they
 without them. The coordinator hears which topic a name meant here, and refuses it if that is another one by now.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from oncelog.api.v1 import coordinator_pb2, types_pb2
 from oncelog.api.v1 import groups_pb2 as pb
@@ -26,19 +28,43 @@ from oncelog_listener.handlers.groups import (
     refused,
 )
 from oncelog_listener.shard_calls import TRANSACTION_SHARD, call_shard
-from oncelog_listener.topic_ids import topic_fields, topic_name
+from oncelog_listener.topic_ids import topic_id_of, topic_name
+
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+    from oncelog_listener.kafka_calls import (
+        AddOffsetsToTxnCall,
+        OffsetCommitCall,
+        OffsetDeleteCall,
+        TxnOffsetCommitCall,
+    )
+
+    _Topic = (
+        kafka.OffsetCommitRequestTypes.OffsetCommitRequestTopic
+        | kafka.TxnOffsetCommitRequestTypes.TxnOffsetCommitRequestTopic
+    )
 
 _LEADER_EPOCH_FROM: Final = 6
+_INSTANCE_FROM: Final = 7
 _TXN_LEADER_EPOCH_FROM: Final = 2
 _TXN_MEMBER_FROM: Final = 3
 _TV2_COMMIT_FROM: Final = 5
 _TV2: Final = 2
 
 
+_CodedT = TypeVar("_CodedT", covariant=True)
+
+
+class _CodedType(Protocol[_CodedT]):
+    """The constructor of a partition in an answer."""
+
+    def __call__(self, *, partition_index: int, error_code: int) -> _CodedT: ...
+
+
 # ---------------------------------------------------------------------------------------------------- commits
 
 
-async def offset_commit(call: Call) -> Any:
+async def offset_commit(call: OffsetCommitCall) -> kafka.OffsetCommitResponse:
     request = call.request
     topics = [(topic_name(call.cluster.image, topic), topic) for topic in request.topics]
     refusal = group_refusal(call, Operation.READ, request.group_id)
@@ -48,7 +74,7 @@ async def offset_commit(call: Call) -> Any:
             group_id=request.group_id,
             generation_id=request.generation_id_or_member_epoch,
             member_id=request.member_id,
-            group_instance_id=getattr(request, "group_instance_id", None),
+            group_instance_id=request.group_instance_id if call.version >= _INSTANCE_FROM else None,
             offsets=offsets,
             origin=call.origin(None),
         )
@@ -62,7 +88,8 @@ async def offset_commit(call: Call) -> Any:
     types = call.types
     topic_results = [
         types.OffsetCommitResponseTopic(
-            **topic_fields(topic, name),
+            name=name or "",
+            topic_id=topic_id_of(topic),
             partitions=await _coded(
                 call,
                 types.OffsetCommitResponsePartition,
@@ -77,7 +104,7 @@ async def offset_commit(call: Call) -> Any:
     return types.OffsetCommitResponse(topics=tuple(topic_results))
 
 
-async def txn_offset_commit(call: Call) -> Any:
+async def txn_offset_commit(call: TxnOffsetCommitCall) -> kafka.TxnOffsetCommitResponse:
     """Commit offsets that become visible with their transaction. The version says which protocol the producer
     speaks."""
     request = call.request
@@ -98,7 +125,7 @@ async def txn_offset_commit(call: Call) -> Any:
             client_transaction_version=_TV2 if call.version >= _TV2_COMMIT_FROM else 0,
             origin=call.origin(request.transactional_id),
         )
-        answer: Any = ErrorCode.INVALID_GROUP_ID
+        answer: pb.OffsetCommitResponse | ErrorCode = ErrorCode.INVALID_GROUP_ID
         if not request.transactional_id:
             answer = ErrorCode.INVALID_REQUEST
         elif call.is_out_of_date:
@@ -116,7 +143,8 @@ async def txn_offset_commit(call: Call) -> Any:
     types = call.types
     topic_results = [
         types.TxnOffsetCommitResponseTopic(
-            **topic_fields(topic, name),
+            name=name or "",
+            topic_id=topic_id_of(topic),
             partitions=await _coded(
                 call,
                 types.TxnOffsetCommitResponsePartition,
@@ -133,7 +161,7 @@ async def txn_offset_commit(call: Call) -> Any:
 
 async def _checked(
     call: Call,
-    topics: Iterable[tuple[str | None, Any]],
+    topics: Iterable[tuple[str | None, _Topic]],
     has_leader_epoch: bool,
     refusal: ErrorCode,
 ) -> tuple[dict[TopicPartition, int], list[pb.OffsetToCommit]]:
@@ -195,12 +223,12 @@ async def _codes_of(
 
 async def _coded(
     call: Call,
-    partition_type: Any,
+    partition_type: _CodedType[_CodedT],
     name: str | None,
-    topic: Any,
+    topic: _Topic,
     codes: Mapping[TopicPartition, int],
     without_name: ErrorCode = ErrorCode.UNKNOWN_TOPIC_ID,
-) -> tuple[Any, ...]:
+) -> tuple[_CodedT, ...]:
     found = []
     for one in topic.partitions:
         index = one.partition_index
@@ -211,7 +239,7 @@ async def _coded(
     return tuple(found)
 
 
-async def add_offsets_to_txn(call: Call) -> Any:
+async def add_offsets_to_txn(call: AddOffsetsToTxnCall) -> kafka.AddOffsetsToTxnResponse:
     """Add the partition of `__consumer_offsets` to which the offsets of a TV1 producer's group will be written."""
     request = call.request
     code: int = commit_refusal(call, request.transactional_id, request.group_id)
@@ -244,11 +272,12 @@ async def add_offsets_to_txn(call: Call) -> Any:
 # ---------------------------------------------------------------------------------------------------- removal
 
 
-async def offset_delete(call: Call) -> Any:
+async def offset_delete(call: OffsetDeleteCall) -> kafka.OffsetDeleteResponse:
     request = call.request
-    image, codes = call.cluster.image, {}
+    image = call.cluster.image
+    codes: dict[TopicPartition, int] = {}
     existing: list[TopicPartition] = []
-    answer: Any = refused(call, Operation.DELETE)
+    answer: pb.OffsetDeleteResponse | ErrorCode = refused(call, request.group_id, Operation.DELETE)
     for topic in () if answer else request.topics:
         count = len(image.topics[topic.name].partitions) if topic.name in image.topics else 0
         may_read = call.may(Operation.READ, ResourceType.TOPIC, topic.name)
@@ -275,10 +304,9 @@ async def offset_delete(call: Call) -> Any:
             # The first copy, held up on its way, would delete what was committed since.
             repeatable=Repeatable.UNLESS_DONE,
         )
-    code = code_of(answer)
     types = call.types
-    if code:
-        return types.OffsetDeleteResponse(error_code=code, topics=())
+    if isinstance(answer, ErrorCode) or answer.error_code:
+        return types.OffsetDeleteResponse(error_code=code_of(answer), topics=())
     codes.update(dict.fromkeys(existing, ErrorCode.NONE))
     codes.update({(one.topic, one.partition): one.error_code for one in answer.partitions})
     return types.OffsetDeleteResponse(

@@ -1,7 +1,9 @@
 """DescribeGroups, ListGroups and DeleteGroups. One listener answers for groups of all coordinators."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.api.v1 import groups_pb2 as pb
 from oncelog.errors import ErrorCode
@@ -16,7 +18,14 @@ from oncelog_listener.core.repeating import Repeatable
 from oncelog_listener.group_access import operations_on_group, split_groups
 from oncelog_listener.handlers.groups import ask_coordinators, code_of, optional
 
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+    from oncelog_listener.kafka_calls import DeleteGroupsCall, DescribeGroupsCall, ListGroupsCall
+
 _UNKNOWN_IS_AN_ERROR_FROM: Final = 6
+_OPERATIONS_FROM: Final = 3
+_STATES_FROM: Final = 4
+_TYPES_FROM: Final = 5
 _DEAD: Final = "Dead"
 CONSUMER: Final = "consumer"
 
@@ -36,7 +45,7 @@ async def described_groups(
     return await ask_coordinators(call, ids, ask)
 
 
-async def describe_groups(call: Call) -> Any:
+async def describe_groups(call: DescribeGroupsCall) -> kafka.DescribeGroupsResponse:
     ids, refused = split_groups(call, Operation.DESCRIBE, call.request.groups)
     found = await described_groups(call, ids)
     return call.types.DescribeGroupsResponse(
@@ -48,8 +57,8 @@ async def describe_groups(call: Call) -> Any:
 
 
 def _described(
-    call: Call, group_id: str, found: pb.DescribeGroupsResponse.Group | ErrorCode
-) -> Any:
+    call: DescribeGroupsCall, group_id: str, found: pb.DescribeGroupsResponse.Group | ErrorCode
+) -> kafka.DescribeGroupsResponseTypes.DescribedGroup:
     """Return the row of a group, or the error. Before version 6 a group that does not exist is described as dead."""
     code = code_of(found)
     if isinstance(found, ErrorCode):
@@ -90,19 +99,19 @@ def _described(
     )
 
 
-def _operations(call: Call, group_id: str) -> int:
-    is_wanted = getattr(call.request, "include_authorized_operations", False)
+def _operations(call: DescribeGroupsCall, group_id: str) -> int:
+    is_wanted = call.version >= _OPERATIONS_FROM and call.request.include_authorized_operations
     return operations_on_group(call, group_id) if is_wanted else NOT_ASKED
 
 
 def _nothing(
-    call: Call,
+    call: DescribeGroupsCall,
     group_id: str,
     code: int,
     state: str,
     message: str | None = None,
     operations: int = NOT_ASKED,
-) -> Any:
+) -> kafka.DescribeGroupsResponseTypes.DescribedGroup:
     return call.types.DescribedGroup(
         error_code=code,
         error_message=message,
@@ -115,13 +124,13 @@ def _nothing(
     )
 
 
-async def list_groups(call: Call) -> Any:
+async def list_groups(call: ListGroupsCall) -> kafka.ListGroupsResponse:
     """Answer with the groups of all coordinators that this listener lists. Kafka's client asks every broker, and
     merges the answers."""
     request, cluster = call.request, call.cluster
     forwarded = pb.ListGroupsRequest(
-        state_filters=getattr(request, "states_filter", ()),
-        type_filters=getattr(request, "types_filter", ()),
+        state_filters=request.states_filter if call.version >= _STATES_FROM else (),
+        type_filters=request.types_filter if call.version >= _TYPES_FROM else (),
     )
     shards = [shard for (kind, _), shard in cluster.image.shards.items() if kind == GROUP]
     if not shards or any(shard.coordinator < 0 for shard in shards):
@@ -150,7 +159,9 @@ async def list_groups(call: Call) -> Any:
     return _listed(call, ErrorCode.NONE, own)
 
 
-def _listed(call: Call, error_code: int, found: Sequence[pb.ListGroupsResponse.Group] = ()) -> Any:
+def _listed(
+    call: ListGroupsCall, error_code: int, found: Sequence[pb.ListGroupsResponse.Group] = ()
+) -> kafka.ListGroupsResponse:
     types = call.types
     return types.ListGroupsResponse(
         error_code=error_code,
@@ -166,7 +177,7 @@ def _listed(call: Call, error_code: int, found: Sequence[pb.ListGroupsResponse.G
     )
 
 
-async def delete_groups(call: Call) -> Any:
+async def delete_groups(call: DeleteGroupsCall) -> kafka.DeleteGroupsResponse:
     ids, refused = split_groups(call, Operation.DELETE, call.request.groups_names)
 
     async def ask(

@@ -6,11 +6,13 @@ if a member is slow. Only the requests behind it on the same connection wait wit
 clients build on. Both go on when their client leaves: the member is in the group until its session times out.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from copy import deepcopy
 from operator import attrgetter
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from google.protobuf.message import Message
 
@@ -30,6 +32,15 @@ from oncelog_listener.group_access import group_refusal
 from oncelog_listener.retry_policy import RetryPolicy, was_sent
 from oncelog_listener.shard_calls import GROUP_SHARD, call_shard
 
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+    from oncelog_listener.kafka_calls import (
+        HeartbeatCall,
+        JoinGroupCall,
+        LeaveGroupCall,
+        SyncGroupCall,
+    )
+
 
 class _OfGroup(Protocol):
     """A request about one group."""
@@ -38,7 +49,13 @@ class _OfGroup(Protocol):
     def group_id(self) -> str: ...
 
 
+class _Coded(Protocol):
+    @property
+    def error_code(self) -> int: ...
+
+
 OfGroupT = TypeVar("OfGroupT", bound=_OfGroup)
+CodedT = TypeVar("CodedT", bound=_Coded)
 
 _REBALANCE_TIMEOUT_FROM: Final = 1
 _MEMBER_ID_REQUIRED_FROM: Final = 4
@@ -46,6 +63,11 @@ _NULL_PROTOCOL_FROM: Final = 7
 _SKIPPED_ASSIGNMENT_FROM: Final = 9
 _PROTOCOL_NAMED_FROM: Final = 5
 _MANY_LEAVE_FROM: Final = 3
+_INSTANCE_FROM: Final = 3
+"""The version from which SyncGroup and Heartbeat name a static member."""
+_JOIN_INSTANCE_FROM: Final = 5
+_JOIN_REASON_FROM: Final = 8
+_LEAVE_REASON_FROM: Final = 5
 NO_GENERATION: Final = -1
 _NO_MEMBER: Final = ""
 
@@ -92,9 +114,9 @@ def _for_owner(call: Call, request: OfGroupT) -> OfGroupT:
 async def ask_coordinators(
     call: Call,
     group_ids: Sequence[str],
-    ask: Callable[[GroupCoordinatorStub, list[int]], Awaitable[Iterable[AnswerT]]],
+    ask: Callable[[GroupCoordinatorStub, list[int]], Awaitable[Iterable[CodedT]]],
     repeatable: Repeatable = Repeatable.ALWAYS,
-) -> list[AnswerT | ErrorCode]:
+) -> list[CodedT | ErrorCode]:
     """Return for each group the answer of its coordinator, or an ErrorCode. Every coordinator gets one call, all at
     once.
 
@@ -102,14 +124,14 @@ async def ask_coordinators(
     """
     cluster = call.cluster
     retries = RetryPolicy(cluster)
-    found: list[AnswerT | ErrorCode] = [ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(group_ids)
+    found: list[CodedT | ErrorCode] = [ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(group_ids)
     sent: set[int] = set()
     pending = list(range(len(group_ids)))
 
     async def ask_one(node_id: int, positions: list[int]) -> None:
         sent.difference_update(positions)
         try:
-            answers: list[AnswerT | ErrorCode] = list(
+            answers: list[CodedT | ErrorCode] = list(
                 await ask(cluster.group_coordinator(node_id), positions)
             )
         except PEER_FAILURES as error:
@@ -142,21 +164,20 @@ async def ask_coordinators(
             return found
 
 
-def refused(call: Call, operation: Operation = Operation.READ) -> ErrorCode:
-    """Return why the coordinator is not asked about the request's group; NONE: it is asked."""
-    group_id = call.request.group_id
+def refused(call: Call, group_id: str, operation: Operation = Operation.READ) -> ErrorCode:
+    """Return why the coordinator is not asked about the group; NONE: it is asked."""
     invalid = ErrorCode.NONE if group_id else ErrorCode.INVALID_GROUP_ID
     return group_refusal(call, operation, group_id) or invalid
 
 
-def _payload_fault(call: Call, payloads: Any) -> ErrorCode:
+def _payload_fault(call: Call, payloads: Iterable[bytes]) -> ErrorCode:
     """Return MESSAGE_TOO_LARGE if the members' data can never fit into one record of the shard; otherwise NONE."""
     if sum(len(payload) for payload in payloads) > call.cluster.settings.group_payload_bytes_max:
         return ErrorCode.MESSAGE_TOO_LARGE
     return ErrorCode.NONE
 
 
-async def join_group(call: Call) -> Any:
+async def join_group(call: JoinGroupCall) -> kafka.JoinGroupResponse:
     request = call.request
     refusal = group_refusal(call, Operation.READ, request.group_id)
     if refusal:
@@ -167,7 +188,7 @@ async def join_group(call: Call) -> Any:
     fault = _payload_fault(call, (one.metadata for one in request.protocols))
     if fault:
         return _not_joined(call, fault)
-    instance_id = getattr(request, "group_instance_id", None)
+    instance_id = request.group_instance_id if call.version >= _JOIN_INSTANCE_FROM else None
     session_timeout_ms = milliseconds(request.session_timeout)
     forwarded = pb.JoinGroupRequest(
         group_id=request.group_id,
@@ -183,7 +204,7 @@ async def join_group(call: Call) -> Any:
         protocols=[
             pb.GroupProtocol(name=one.name, metadata=one.metadata) for one in request.protocols
         ],
-        reason=getattr(request, "reason", None) or "",
+        reason=(request.reason or "") if call.version >= _JOIN_REASON_FROM else "",
         requires_known_member_id=call.version >= _MEMBER_ID_REQUIRED_FROM and instance_id is None,
         supports_skipping_assignment=call.version >= _SKIPPED_ASSIGNMENT_FROM,
     )
@@ -221,7 +242,9 @@ async def join_group(call: Call) -> Any:
     )
 
 
-def _not_joined(call: Call, error_code: int, member_id: str | None = None) -> Any:
+def _not_joined(
+    call: JoinGroupCall, error_code: int, member_id: str | None = None
+) -> kafka.JoinGroupResponse:
     """Return a refusal. It names the member: with MEMBER_ID_REQUIRED that is the id to come back with."""
     return call.types.JoinGroupResponse(
         error_code=error_code,
@@ -239,20 +262,23 @@ def _protocol_name(call: Call, name: str) -> str | None:
     return name if name or call.version < _NULL_PROTOCOL_FROM else None
 
 
-async def sync_group(call: Call) -> Any:
+async def sync_group(call: SyncGroupCall) -> kafka.SyncGroupResponse:
     request = call.request
-    protocol_type = getattr(request, "protocol_type", None)
-    protocol_name = getattr(request, "protocol_name", None)
-    if call.version >= _PROTOCOL_NAMED_FROM and (protocol_type is None or protocol_name is None):
-        return _not_synced(call, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    refusal = refused(call) or _payload_fault(call, (one.assignment for one in request.assignments))
+    protocol_type = protocol_name = None
+    if call.version >= _PROTOCOL_NAMED_FROM:
+        protocol_type, protocol_name = request.protocol_type, request.protocol_name
+        if protocol_type is None or protocol_name is None:
+            return _not_synced(call, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    refusal = refused(call, request.group_id) or _payload_fault(
+        call, (one.assignment for one in request.assignments)
+    )
     if refusal:
         return _not_synced(call, refusal)
     forwarded = pb.SyncGroupRequest(
         group_id=request.group_id,
         generation_id=request.generation_id,
         member_id=request.member_id,
-        group_instance_id=getattr(request, "group_instance_id", None),
+        group_instance_id=request.group_instance_id if call.version >= _INSTANCE_FROM else None,
         protocol_type=protocol_type or "",
         protocol_name=protocol_name or "",
         assignments=[
@@ -276,7 +302,7 @@ async def sync_group(call: Call) -> Any:
     )
 
 
-def _not_synced(call: Call, error_code: int) -> Any:
+def _not_synced(call: SyncGroupCall, error_code: int) -> kafka.SyncGroupResponse:
     return call.types.SyncGroupResponse(
         error_code=error_code,
         protocol_type=None,
@@ -285,15 +311,15 @@ def _not_synced(call: Call, error_code: int) -> Any:
     )
 
 
-async def heartbeat(call: Call) -> Any:
+async def heartbeat(call: HeartbeatCall) -> kafka.HeartbeatResponse:
     request = call.request
-    answer: Any = refused(call)
+    answer: pb.GroupHeartbeatResponse | ErrorCode = refused(call, request.group_id)
     if not answer:
         forwarded = pb.GroupHeartbeatRequest(
             group_id=request.group_id,
             generation_id=request.generation_id,
             member_id=request.member_id,
-            group_instance_id=getattr(request, "group_instance_id", None),
+            group_instance_id=request.group_instance_id if call.version >= _INSTANCE_FROM else None,
         )
         answer = await ask_coordinator(
             call, forwarded, lambda coordinator: coordinator.GroupHeartbeat
@@ -301,7 +327,7 @@ async def heartbeat(call: Call) -> Any:
     return call.types.HeartbeatResponse(error_code=code_of(answer))
 
 
-async def leave_group(call: Call) -> Any:
+async def leave_group(call: LeaveGroupCall) -> kafka.LeaveGroupResponse:
     request = call.request
     if call.version < _MANY_LEAVE_FROM:
         leaving = [pb.LeaveGroupRequest.Member(member_id=request.member_id)]
@@ -310,11 +336,11 @@ async def leave_group(call: Call) -> Any:
             pb.LeaveGroupRequest.Member(
                 member_id=one.member_id,
                 group_instance_id=one.group_instance_id,
-                reason=getattr(one, "reason", None) or "",
+                reason=(one.reason or "") if call.version >= _LEAVE_REASON_FROM else "",
             )
             for one in request.members
         ]
-    answer: Any = refused(call)
+    answer: pb.LeaveGroupResponse | ErrorCode = refused(call, request.group_id)
     if not answer:
         forwarded = pb.LeaveGroupRequest(group_id=request.group_id, members=leaving)
         answer = await ask_coordinator(
@@ -325,12 +351,12 @@ async def leave_group(call: Call) -> Any:
             repeatable=Repeatable.UNLESS_DONE,
         )
     code = code_of(answer)
-    left = () if code else tuple(answer.members)
+    left = () if code or isinstance(answer, ErrorCode) else tuple(answer.members)
     types = call.types
     if call.version < _MANY_LEAVE_FROM:
         # One leaves, so its code is the answer's.
         code = code or next((one.error_code for one in left if one.error_code), 0)
-        return types.LeaveGroupResponse(error_code=code)
+        return types.LeaveGroupResponse(error_code=code, members=())
     return types.LeaveGroupResponse(
         error_code=code,
         members=tuple(
@@ -344,10 +370,9 @@ async def leave_group(call: Call) -> Any:
     )
 
 
-def code_of(answer: Any) -> int:
+def code_of(answer: _Coded | ErrorCode) -> int:
     """Return the error code of an answer, or the code that stands in its place."""
-    code: int = answer if isinstance(answer, ErrorCode) else answer.error_code
-    return code
+    return answer if isinstance(answer, ErrorCode) else answer.error_code
 
 
 def optional(message: Message, field: str) -> str | None:

@@ -1,12 +1,18 @@
 """SaslHandshake and SaslAuthenticate: the requests by which a client logs in (`sasl_session.py`)."""
 
+from __future__ import annotations
+
 import logging
 from datetime import timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.errors import ErrorCode, KafkaError
-from oncelog_listener.call import Call, CloseConnection
+from oncelog_listener.call import CloseConnection
 from oncelog_listener.sasl_session import LoginRefused
+
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+    from oncelog_listener.kafka_calls import SaslAuthenticateCall, SaslHandshakeCall
 
 log = logging.getLogger("oncelog.login")
 
@@ -14,7 +20,7 @@ _HEADERS_FROM: Final = 1
 """The version of the handshake from which SASL messages have a header of Kafka; after version 0 they are bare."""
 
 
-async def sasl_handshake(call: Call) -> Any:
+async def sasl_handshake(call: SaslHandshakeCall) -> kafka.SaslHandshakeResponse:
     sasl = call.session.sasl
     code, mechanisms = ErrorCode.NONE, sasl.mechanisms if sasl is not None else ()
     try:
@@ -30,7 +36,7 @@ async def sasl_handshake(call: Call) -> Any:
     return call.types.SaslHandshakeResponse(error_code=code, mechanisms=mechanisms)
 
 
-async def sasl_authenticate(call: Call) -> Any:
+async def sasl_authenticate(call: SaslAuthenticateCall) -> kafka.SaslAuthenticateResponse:
     session, sasl = call.session, call.session.sasl
     code, message, answer = ErrorCode.NONE, None, b""
     try:

@@ -4,14 +4,16 @@ Storage nodes take no client connections. `brokers` decides which listeners a cl
 is told leads a partition.
 """
 
-from typing import Any, Final
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from oncelog.api.v1 import controller_pb2
 from oncelog.errors import ErrorCode
 from oncelog.security.acl import Operation, ResourceType
 from oncelog_listener.brokers import Brokers, brokers_for
-from oncelog_listener.call import Call
 from oncelog_listener.core.authorized_operations import NOT_ASKED
 from oncelog_listener.core.topic_names import is_legal_topic_name
 from oncelog_listener.topic_access import (
@@ -22,16 +24,27 @@ from oncelog_listener.topic_access import (
 )
 from oncelog_listener.topic_creation import create_missing
 
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+    from oncelog_listener.kafka_calls import DescribeTopicPartitionsCall, MetadataCall
+
+    _Wanted = kafka.MetadataRequestTypes.MetadataRequestTopic
+    _Topic = kafka.MetadataResponseTypes.MetadataResponseTopic
+    _Described = kafka.DescribeTopicPartitionsResponseTypes.DescribeTopicPartitionsResponseTopic
+
 _AUTO_CREATION_FROM: Final = 4
 _ALL_IS_NULL_FROM: Final = 1
+_OPERATIONS_FROM: Final = 8
+_TOPIC_IDS_FROM: Final = 10
+_CLUSTER_OPERATIONS_UNTIL: Final = 10
 _LEADER_EPOCH_NONE: Final = -1
 
 
-async def metadata(call: Call) -> Any:
+async def metadata(call: MetadataCall) -> kafka.MetadataResponse:
     request, cluster = call.request, call.cluster
     wanted = request.topics
     brokers = brokers_for(call)
-    topics: list[Any] = []
+    topics: list[_Topic] = []
     if wanted is None or (call.version < _ALL_IS_NULL_FROM and not wanted):
         for topic in cluster.image.topics.values():
             if call.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name, is_logged=False):
@@ -40,18 +53,14 @@ async def metadata(call: Call) -> Any:
                 await call.next_turn()
         return _response(call, tuple(topics), brokers)
     # Beside an id a name is nothing that is asked for.
-    names = [
-        one.name
-        for one in wanted
-        if one.name is not None and getattr(one, "topic_id", None) is None
-    ]
+    names = [one.name for one in wanted if one.name is not None and _topic_id(call, one) is None]
     refused = set(await refused_in_turns(call, Operation.DESCRIBE, names))
     if call.version < _AUTO_CREATION_FROM or request.allow_auto_topic_creation:
         refused |= await _created_or_refused(call, [one for one in names if one not in refused])
-    seen: set[Any] = set()
+    seen: set[UUID | str | None] = set()
     for one in wanted:
         # A topic that is named many times is answered once, as in Kafka.
-        key = getattr(one, "topic_id", None) or one.name
+        key = _topic_id(call, one) or one.name
         if key not in seen:
             seen.add(key)
             topics.append(await _wanted_topic(call, one, brokers, refused))
@@ -60,7 +69,7 @@ async def metadata(call: Call) -> Any:
     return _response(call, tuple(topics), brokers)
 
 
-async def _created_or_refused(call: Call, names: list[str]) -> frozenset[str]:
+async def _created_or_refused(call: MetadataCall, names: list[str]) -> frozenset[str]:
     """Create the topics that are missing; return the names that the client may not create."""
     cluster = call.cluster
     if not cluster.settings.auto_create_topics:
@@ -74,17 +83,19 @@ async def _created_or_refused(call: Call, names: list[str]) -> frozenset[str]:
     return refused
 
 
-async def _wanted_topic(call: Call, wanted: Any, brokers: Brokers, refused: set[str]) -> Any:
+async def _wanted_topic(
+    call: MetadataCall, wanted: _Wanted, brokers: Brokers, refused: set[str]
+) -> _Topic:
     image = call.cluster.image
     # The Java Admin client sends an empty name beside an id, others send null: as in Kafka, the id decides.
-    topic_id = getattr(wanted, "topic_id", None)
-    has_id = topic_id is not None or wanted.name is None
-    if has_id:
+    topic_id = _topic_id(call, wanted)
+    name = None if topic_id is not None else wanted.name
+    if name is None:
         topic = image.topics_by_id.get(topic_id.bytes if topic_id else b"")
     else:
-        topic = image.topics.get(wanted.name) if wanted.name not in refused else None
+        topic = image.topics.get(name) if name not in refused else None
     if (
-        has_id
+        name is None
         and topic is not None
         and not call.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
     ):
@@ -94,21 +105,24 @@ async def _wanted_topic(call: Call, wanted: Any, brokers: Brokers, refused: set[
         return await _topic(call, topic, brokers)
     if call.is_turn_over():
         await call.next_turn()
-    if has_id:
+    if name is None:
         return _missing(call, None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
-    if wanted.name in refused:
-        return _missing(call, wanted.name, None, TOPIC_REFUSED.error_code)
-    operations = _topic_operations(call, wanted.name)
-    return _missing(call, wanted.name, None, _why_missing(wanted.name), operations)
+    if name in refused:
+        return _missing(call, name, None, TOPIC_REFUSED.error_code)
+    return _missing(call, name, None, _why_missing(name), _topic_operations(call, name))
+
+
+def _topic_id(call: MetadataCall, wanted: _Wanted) -> UUID | None:
+    return wanted.topic_id if call.version >= _TOPIC_IDS_FROM else None
 
 
 def _missing(
-    call: Call,
+    call: MetadataCall,
     name: str | None,
     topic_id: UUID | None,
     code: ErrorCode,
     operations: int = NOT_ASKED,
-) -> Any:
+) -> _Topic:
     return call.types.MetadataResponseTopic(
         error_code=code,
         # Before version 12 a name cannot be null.
@@ -120,8 +134,8 @@ def _missing(
     )
 
 
-async def _topic(call: Call, topic: controller_pb2.Topic, brokers: Brokers) -> Any:
-    partitions: list[Any] = []
+async def _topic(call: MetadataCall, topic: controller_pb2.Topic, brokers: Brokers) -> _Topic:
+    partitions: list[kafka.MetadataResponseTypes.MetadataResponsePartition] = []
     for partition in topic.partitions:
         partitions.append(_partition(call, topic, partition, brokers))
         if call.is_turn_over():
@@ -137,8 +151,11 @@ async def _topic(call: Call, topic: controller_pb2.Topic, brokers: Brokers) -> A
 
 
 def _partition(
-    call: Call, topic: controller_pb2.Topic, partition: controller_pb2.Partition, brokers: Brokers
-) -> Any:
+    call: MetadataCall,
+    topic: controller_pb2.Topic,
+    partition: controller_pb2.Partition,
+    brokers: Brokers,
+) -> kafka.MetadataResponseTypes.MetadataResponsePartition:
     node_id = brokers.leader_of(topic.name, partition.partition)
     has_leader = partition.leader >= 0
     return call.types.MetadataResponsePartition(
@@ -152,19 +169,26 @@ def _partition(
     )
 
 
-def _topic_operations(call: Call, name: str) -> int:
-    is_wanted = getattr(call.request, "include_topic_authorized_operations", False)
+def _topic_operations(call: MetadataCall, name: str) -> int:
+    is_wanted = (
+        call.version >= _OPERATIONS_FROM and call.request.include_topic_authorized_operations
+    )
     return operations_on_topic(call, name) if is_wanted else NOT_ASKED
 
 
-def _cluster_operations(call: Call) -> int:
+def _cluster_operations(call: MetadataCall) -> int:
     """Return the operations on the cluster that the client may do. From version 11 on only DescribeCluster answers
     them."""
-    is_wanted = getattr(call.request, "include_cluster_authorized_operations", False)
+    is_wanted = (
+        _OPERATIONS_FROM <= call.version <= _CLUSTER_OPERATIONS_UNTIL
+        and call.request.include_cluster_authorized_operations
+    )
     return operations_on_cluster(call) if is_wanted else NOT_ASKED
 
 
-def _response(call: Call, topics: tuple[Any, ...], brokers: Brokers) -> Any:
+def _response(
+    call: MetadataCall, topics: tuple[_Topic, ...], brokers: Brokers
+) -> kafka.MetadataResponse:
     cluster, types = call.cluster, call.types
     return types.MetadataResponse(
         brokers=tuple(
@@ -182,7 +206,9 @@ def _response(call: Call, topics: tuple[Any, ...], brokers: Brokers) -> Any:
     )
 
 
-async def describe_topic_partitions(call: Call) -> Any:
+async def describe_topic_partitions(
+    call: DescribeTopicPartitionsCall,
+) -> kafka.DescribeTopicPartitionsResponse:
     """Answer DescribeTopicPartitions: metadata in pages, for topics with many partitions (KIP-966), in order of
     topic names."""
     request, image, types = call.request, call.cluster.image, call.types
@@ -200,7 +226,7 @@ async def describe_topic_partitions(call: Call) -> Any:
     )
     names = sorted(wanted or (image.topics.keys() - refused))
     left = max(1, min(request.response_partition_limit, 2_000))
-    topics: list[Any] = []
+    topics: list[_Described] = []
     next_cursor = None
     brokers = brokers_for(call)
     for name in names:
@@ -241,7 +267,9 @@ def _why_missing(name: str) -> ErrorCode:
     return ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def _undescribed(call: Call, name: str, code: ErrorCode, operations: int = NOT_ASKED) -> Any:
+def _undescribed(
+    call: DescribeTopicPartitionsCall, name: str, code: ErrorCode, operations: int = NOT_ASKED
+) -> _Described:
     return call.types.DescribeTopicPartitionsResponseTopic(
         error_code=code,
         name=name,
@@ -252,7 +280,12 @@ def _undescribed(call: Call, name: str, code: ErrorCode, operations: int = NOT_A
     )
 
 
-def _described(call: Call, topic: controller_pb2.Topic, partitions: Any, brokers: Brokers) -> Any:
+def _described(
+    call: DescribeTopicPartitionsCall,
+    topic: controller_pb2.Topic,
+    partitions: Sequence[controller_pb2.Partition],
+    brokers: Brokers,
+) -> _Described:
     types = call.types
     leaders = [brokers.leader_of(topic.name, one.partition) for one in partitions]
     return types.DescribeTopicPartitionsResponseTopic(

@@ -1,8 +1,10 @@
 """OffsetFetch: the offsets that groups have committed, of the topics that the client may describe."""
 
+from __future__ import annotations
+
 import uuid
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.api.v1 import groups_pb2 as pb
 from oncelog.api.v1 import types_pb2
@@ -13,32 +15,70 @@ from oncelog_listener.call import Call
 from oncelog_listener.cluster import grouped
 from oncelog_listener.group_access import group_refusal
 from oncelog_listener.handlers.groups import ask_coordinators, code_of
-from oncelog_listener.topic_ids import topic_fields, topic_name
+from oncelog_listener.topic_ids import topic_id_of, topic_name
+
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+    from oncelog_listener.kafka_calls import OffsetFetchCall
+
+    _TopicAsked = (
+        kafka.OffsetFetchRequestTypes.OffsetFetchRequestTopic
+        | kafka.OffsetFetchRequestTypes.OffsetFetchRequestTopics
+    )
 
 _GROUPS_FROM: Final = 8
+_MEMBER_FROM: Final = 9
 _TOPIC_IDS_FROM: Final = 10
 _GROUP_ERROR_FROM: Final = 2
 _STABLE_FROM: Final = 7
 _NONE_COMMITTED: Final = -1
+_NO_EPOCH: Final = -1
 
 
 class _Topic(NamedTuple):
+    """A topic that a client asks for."""
+
     name: str | None
-    request: Any
+    topic_id: uuid.UUID | None
+    partitions: Sequence[int]
     refusal: ErrorCode
     """The error because of which the coordinator is not asked for the topic; NONE: it is asked."""
 
 
 class _Group(NamedTuple):
-    request: Any
+    """What a client asks of a group."""
+
+    group_id: str
     refusal: ErrorCode
     topics: tuple[_Topic, ...]
+    is_whole: bool
+    """True if all topics are asked for."""
+    member_id: str = ""
+    member_epoch: int = _NO_EPOCH
 
 
-async def offset_fetch(call: Call) -> Any:
+class _Committed(NamedTuple):
+    """The answer for a partition."""
+
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+    error_code: int
+
+
+class _Fetched(NamedTuple):
+    """The answer for a topic."""
+
+    name: str | None
+    topic_id: uuid.UUID | None
+    partitions: list[_Committed]
+
+
+async def offset_fetch(call: OffsetFetchCall) -> kafka.OffsetFetchResponse:
     request, types = call.request, call.types
     is_batch = call.version >= _GROUPS_FROM
-    groups = [_read(call, group) for group in (request.groups if is_batch else (request,))]
+    groups = _groups(call) if is_batch else [_read(call, request.group_id, request.topics)]
     allowed = [group for group in groups if not group.refusal]
 
     async def ask(
@@ -51,140 +91,179 @@ async def offset_fetch(call: Call) -> Any:
         answer = await call.cluster.answer_in_time(coordinator.OffsetFetch(forwarded))
         return answer.groups
 
-    found = iter(await ask_coordinators(call, [group.request.group_id for group in allowed], ask))
+    found = iter(await ask_coordinators(call, [group.group_id for group in allowed], ask))
     fetched = [_fetched(call, group, group.refusal or next(found)) for group in groups]
     if is_batch:
         return types.OffsetFetchResponse(
+            topics=(),
             groups=tuple(
                 types.OffsetFetchResponseGroup(
-                    group_id=group.request.group_id, topics=topics, error_code=code
+                    group_id=group.group_id, topics=_topics(types, topics), error_code=code
                 )
                 for group, (code, topics) in zip(groups, fetched, strict=True)
             ),
         )
     ((code, topics),) = fetched
-    return types.OffsetFetchResponse(topics=topics, error_code=code)
+    return types.OffsetFetchResponse(
+        topics=_topics_of_one_group(types, topics), error_code=code, groups=()
+    )
 
 
-def _read(call: Call, group: Any) -> _Group:
+def _groups(call: OffsetFetchCall) -> list[_Group]:
+    has_member = call.version >= _MEMBER_FROM
+    return [
+        _read(
+            call,
+            one.group_id,
+            one.topics,
+            (one.member_id or "") if has_member else "",
+            one.member_epoch if has_member else _NO_EPOCH,
+        )
+        for one in call.request.groups
+    ]
+
+
+def _read(
+    call: Call,
+    group_id: str,
+    topics: Sequence[_TopicAsked] | None,
+    member_id: str = "",
+    member_epoch: int = _NO_EPOCH,
+) -> _Group:
     """Return what the client asks of the group, and the errors for what it may not see."""
-    of_group = group_refusal(call, Operation.DESCRIBE, group.group_id)
-    topics: list[_Topic] = []
-    for topic_request in group.topics or ():
-        name, refusal = topic_name(call.cluster.image, topic_request), of_group
+    of_group = group_refusal(call, Operation.DESCRIBE, group_id)
+    read: list[_Topic] = []
+    for topic in topics or ():
+        name, refusal = topic_name(call.cluster.image, topic), of_group
         if not refusal and name is None:
             refusal = ErrorCode.UNKNOWN_TOPIC_ID
         elif not refusal and not call.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
             refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        topics.append(_Topic(name, topic_request, refusal))
-    return _Group(group, of_group, tuple(topics))
+        read.append(_Topic(name, topic_id_of(topic), topic.partition_indexes, refusal))
+    return _Group(group_id, of_group, tuple(read), topics is None, member_id, member_epoch)
 
 
 def _group_request(call: Call, group: _Group) -> pb.OffsetFetchRequest.Group:
     """Return the request to the coordinator. A client's request without topics asks for all topics."""
-    request, known = group.request, call.cluster.image.topics
+    known = call.cluster.image.topics
+    asked = [topic for topic in group.topics if not topic.refusal]
     return pb.OffsetFetchRequest.Group(
-        group_id=request.group_id,
-        member_id=getattr(request, "member_id", None) or "",
-        member_epoch=getattr(request, "member_epoch", -1),
-        all_topics=request.topics is None,
+        group_id=group.group_id,
+        member_id=group.member_id,
+        member_epoch=group.member_epoch,
+        all_topics=group.is_whole,
         topics=[
-            types_pb2.TopicPartitions(topic=topic.name, partitions=topic.request.partition_indexes)
-            for topic in group.topics
-            if not topic.refusal
+            types_pb2.TopicPartitions(topic=topic.name, partitions=topic.partitions)
+            for topic in asked
         ],
         topic_ids={
             topic.name: known[topic.name].topic_id
-            for topic in group.topics
-            if not topic.refusal and topic.name is not None and topic.name in known
+            for topic in asked
+            if topic.name is not None and topic.name in known
         },
     )
 
 
 def _fetched(
-    call: Call, group: _Group, answer: pb.OffsetFetchResponse.Group | ErrorCode
-) -> tuple[int, tuple[Any, ...]]:
+    call: OffsetFetchCall, group: _Group, answer: pb.OffsetFetchResponse.Group | ErrorCode
+) -> tuple[int, list[_Fetched]]:
     """Return the error code and the topics of one group, for the response."""
     if isinstance(answer, ErrorCode) or answer.error_code:
         code = code_of(answer)
         if call.version >= _GROUP_ERROR_FROM:
-            return code, ()
-        return 0, tuple(_all_failed(call, topic, code) for topic in group.topics)
-    if group.request.topics is None:
+            return code, []
+        return 0, [_all_failed(topic, code) for topic in group.topics]
+    if group.is_whole:
         return 0, _every_topic(call, answer.offsets)
     found: dict[tuple[str | None, int], pb.OffsetFetchResponse.Offset] = {
         (offset.topic, offset.partition): offset for offset in answer.offsets
     }
-    return 0, tuple(
-        _all_failed(call, topic, topic.refusal)
+    return 0, [
+        _all_failed(topic, topic.refusal)
         if topic.refusal
-        else _topic_type(call)(
-            **topic_fields(topic.request, topic.name),
-            partitions=tuple(
-                _fetched_partition(call, partition, found.get((topic.name, partition)))
-                for partition in topic.request.partition_indexes
-            ),
+        else _Fetched(
+            topic.name,
+            topic.topic_id,
+            [
+                _committed(partition, found.get((topic.name, partition)))
+                for partition in topic.partitions
+            ],
         )
         for topic in group.topics
-    )
+    ]
 
 
-def _every_topic(call: Call, offsets: Iterable[pb.OffsetFetchResponse.Offset]) -> tuple[Any, ...]:
+def _every_topic(
+    call: OffsetFetchCall, offsets: Iterable[pb.OffsetFetchResponse.Offset]
+) -> list[_Fetched]:
     """Return every committed offset by topic. Where the version has ids, a topic that is gone has none and is left
     out, as in Kafka."""
     found = {(offset.topic, offset.partition): offset for offset in offsets}
     known = call.cluster.image.topics
     uses_ids = call.version >= _TOPIC_IDS_FROM
-    return tuple(
-        _topic_type(call)(
-            name=name,
-            topic_id=uuid.UUID(bytes=known[name].topic_id) if uses_ids else None,
-            partitions=tuple(
-                _fetched_partition(call, partition, found[name, partition])
-                for partition in partitions
-            ),
+    return [
+        _Fetched(
+            name,
+            uuid.UUID(bytes=known[name].topic_id) if uses_ids else None,
+            [_committed(partition, found[name, partition]) for partition in partitions],
         )
         for name, partitions in grouped(list(found)).items()
         if (name in known or not uses_ids)
         and call.may(Operation.DESCRIBE, ResourceType.TOPIC, name, is_logged=False)
+    ]
+
+
+def _all_failed(topic: _Topic, code: int) -> _Fetched:
+    partitions = [_committed(partition, None, code) for partition in topic.partitions]
+    return _Fetched(topic.name, topic.topic_id, partitions)
+
+
+def _committed(
+    partition: int, found: pb.OffsetFetchResponse.Offset | None, code: int = 0
+) -> _Committed:
+    if found is None:
+        return _Committed(partition, _NONE_COMMITTED, _NO_EPOCH, "", code)
+    return _Committed(partition, found.offset, found.leader_epoch, found.metadata, found.error_code)
+
+
+def _topics(
+    types: kafka.OffsetFetchResponseTypes, fetched: Iterable[_Fetched]
+) -> tuple[kafka.OffsetFetchResponseTypes.OffsetFetchResponseTopics, ...]:
+    return tuple(
+        types.OffsetFetchResponseTopics(
+            name=topic.name or "",
+            topic_id=topic.topic_id,
+            partitions=tuple(
+                types.OffsetFetchResponsePartitions(
+                    partition_index=one.partition,
+                    committed_offset=one.offset,
+                    committed_leader_epoch=one.leader_epoch,
+                    metadata=one.metadata,
+                    error_code=one.error_code,
+                )
+                for one in topic.partitions
+            ),
+        )
+        for topic in fetched
     )
 
 
-def _all_failed(call: Call, topic: _Topic, code: int) -> Any:
-    return _topic_type(call)(
-        **topic_fields(topic.request, topic.name),
-        partitions=tuple(
-            _fetched_partition(call, partition, None, code)
-            for partition in topic.request.partition_indexes
-        ),
+def _topics_of_one_group(
+    types: kafka.OffsetFetchResponseTypes, fetched: Iterable[_Fetched]
+) -> tuple[kafka.OffsetFetchResponseTypes.OffsetFetchResponseTopic, ...]:
+    return tuple(
+        types.OffsetFetchResponseTopic(
+            name=topic.name or "",
+            partitions=tuple(
+                types.OffsetFetchResponsePartition(
+                    partition_index=one.partition,
+                    committed_offset=one.offset,
+                    committed_leader_epoch=one.leader_epoch,
+                    metadata=one.metadata,
+                    error_code=one.error_code,
+                )
+                for one in topic.partitions
+            ),
+        )
+        for topic in fetched
     )
-
-
-def _fetched_partition(
-    call: Call, partition: int, found: pb.OffsetFetchResponse.Offset | None, code: int = 0
-) -> Any:
-    types = call.types
-    build = (
-        types.OffsetFetchResponsePartitions
-        if call.version >= _GROUPS_FROM
-        else types.OffsetFetchResponsePartition
-    )
-    return build(
-        partition_index=partition,
-        committed_offset=_NONE_COMMITTED if found is None else found.offset,
-        committed_leader_epoch=-1 if found is None else found.leader_epoch,
-        metadata="" if found is None else found.metadata,
-        error_code=code if found is None else found.error_code,
-    )
-
-
-def _topic_type(call: Call) -> Any:
-    types = call.types
-    if call.version >= _GROUPS_FROM:
-        return types.OffsetFetchResponseTopics
-
-    def without_id(*, topic_id: uuid.UUID | None, **given: Any) -> Any:
-        assert topic_id is None, (topic_id, given)
-        return types.OffsetFetchResponseTopic(**given)
-
-    return without_id

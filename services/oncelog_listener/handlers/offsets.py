@@ -1,8 +1,10 @@
 """The offsets of partitions: ListOffsets, OffsetForLeaderEpoch, DeleteRecords."""
 
-from collections.abc import Mapping, Sequence
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, repeat
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.api.v1 import types_pb2
@@ -10,14 +12,23 @@ from oncelog.errors import ErrorCode, error_code_of
 from oncelog.ids import INTERNAL_TOPICS
 from oncelog.rpc.stubs import StorageStub
 from oncelog.security.acl import Operation
-from oncelog_listener.call import Call, CloseConnection
+from oncelog_listener.call import Call
 from oncelog_listener.cluster import (
     ApiError,
     TopicPartition,
     grouped,
     milliseconds,
 )
+from oncelog_listener.isolation import isolation_of
 from oncelog_listener.topic_access import TOPIC_REFUSED, refused_topics, take_refused
+
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+    from oncelog_listener.kafka_calls import (
+        DeleteRecordsCall,
+        ListOffsetsCall,
+        OffsetForLeaderEpochCall,
+    )
 
 _LATEST: Final = -1
 _EARLIEST: Final = -2
@@ -43,11 +54,9 @@ _HIGH_WATERMARK: Final = -1
 """The offset in DeleteRecords that means: delete all records that are there."""
 
 
-async def list_offsets(call: Call) -> Any:
+async def list_offsets(call: ListOffsetsCall) -> kafka.ListOffsetsResponse:
     request = call.request
-    isolation_level: Any = request.isolation_level if call.version >= 2 else 0
-    if isolation_level not in (types_pb2.READ_UNCOMMITTED, types_pb2.READ_COMMITTED):
-        raise CloseConnection(f"isolation level {isolation_level} is neither 0 nor 1")
+    isolation_level = isolation_of(request.isolation_level if call.version >= 2 else 0)
     items: dict[TopicPartition, pb.ListOffsetsPartition] = {}
     answers: dict[TopicPartition, pb.ListedOffset | ApiError] = {}
     refused = refused_topics(call, Operation.DESCRIBE, (topic.name for topic in request.topics))
@@ -96,7 +105,9 @@ async def list_offsets(call: Call) -> Any:
     )
 
 
-def _listed(call: Call, partition: int, answer: pb.ListedOffset | ApiError) -> Any:
+def _listed(
+    call: ListOffsetsCall, partition: int, answer: pb.ListedOffset | ApiError
+) -> kafka.ListOffsetsResponseTypes.ListOffsetsPartitionResponse:
     found = None if isinstance(answer, ApiError) or answer.error_code else answer
     return call.types.ListOffsetsPartitionResponse(
         partition_index=partition,
@@ -107,7 +118,9 @@ def _listed(call: Call, partition: int, answer: pb.ListedOffset | ApiError) -> A
     )
 
 
-async def offset_for_leader_epoch(call: Call) -> Any:
+async def offset_for_leader_epoch(
+    call: OffsetForLeaderEpochCall,
+) -> kafka.OffsetForLeaderEpochResponse:
     """Answer the end offset of each leader epoch. Kafka answers each question, also several about one partition."""
     request = call.request
     items: dict[TopicPartition, list[_EpochAsked]] = {}
@@ -136,7 +149,7 @@ async def offset_for_leader_epoch(call: Call) -> Any:
         return [_EpochEnds(list(islice(rows, len(asked)))) for asked in some]
 
     answers = refused | await call.cluster.ask_leaders(items, ask)
-    ends = {
+    ends: dict[TopicPartition, Iterator[_EpochEnd | ApiError]] = {
         key: iter(answer.rows if isinstance(answer, _EpochEnds) else repeat(answer))
         for key, answer in answers.items()
     }
@@ -164,7 +177,9 @@ class _EpochEnds:
         self.error_code = max(row.error_code for row in rows)
 
 
-def _epoch_end(types: Any, partition: int, answer: _EpochEnd | ApiError) -> Any:
+def _epoch_end(
+    types: kafka.OffsetForLeaderEpochResponseTypes, partition: int, answer: _EpochEnd | ApiError
+) -> kafka.OffsetForLeaderEpochResponseTypes.EpochEndOffset:
     found = None if isinstance(answer, ApiError) or answer.error_code else answer
     return types.EpochEndOffset(
         error_code=answer.error_code,
@@ -174,7 +189,7 @@ def _epoch_end(types: Any, partition: int, answer: _EpochEnd | ApiError) -> Any:
     )
 
 
-async def delete_records(call: Call) -> Any:
+async def delete_records(call: DeleteRecordsCall) -> kafka.DeleteRecordsResponse:
     request = call.request
     items: dict[TopicPartition, pb.DeleteRecordsRequest.Partition] = {}
     answers: dict[TopicPartition, pb.DeleteRecordsResponse.Partition | ApiError] = {}
@@ -250,7 +265,7 @@ async def _high_watermarks(
 async def _listed_offsets(
     call: Call,
     items: Mapping[TopicPartition, pb.ListOffsetsPartition],
-    isolation_level: Any = types_pb2.READ_UNCOMMITTED,
+    isolation_level: types_pb2.IsolationLevel = types_pb2.READ_UNCOMMITTED,
 ) -> dict[TopicPartition, pb.ListedOffset | ApiError]:
     return await call.cluster.rows_of_leaders(
         items,

@@ -4,10 +4,11 @@ To ACLs a sink is the transactional id that people chose for it: a client that m
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from google.protobuf.message import DecodeError
 
+from oncelog.api.v1 import coordinator_pb2 as pb
 from oncelog.errors import ErrorCode
 from oncelog.ids import acl_name_of
 from oncelog.protocol.frames import Frame, FrameError
@@ -17,7 +18,7 @@ from oncelog_listener.access import log_verdict
 from oncelog_listener.call import Session
 from oncelog_listener.cluster import PEER_FAILURES, Cluster
 from oncelog_listener.shard_calls import TRANSACTION_SHARD, call_shard
-from oncelog_listener.traces import sink_answered, sink_span
+from oncelog_listener.traces import OfSink, sink_answered, sink_span
 
 OPERATIONS: Final[Mapping[str, Operation]] = {
     "OpenAttempt": Operation.WRITE,
@@ -64,7 +65,7 @@ async def private_call(
 
 
 def _refusal(
-    cluster: Cluster, session: Session, method: str, request: Any
+    cluster: Cluster, session: Session, method: str, request: OfSink
 ) -> tuple[ErrorCode, str] | None:
     """Return the error and the message for a client that may not make the call; None: it may."""
 
@@ -83,7 +84,11 @@ def _refusal(
             f"{session.principal} needs {operation.name} on the transactional id {name!r}",
         )
     # These partitions are in the transaction from now on, and get its marker.
-    topics = {one.topic: None for one in request.last_sequences} if method == "SealBranch" else {}
+    topics = (
+        {one.topic: None for one in request.last_sequences}
+        if isinstance(request, pb.SealBranchRequest)
+        else {}
+    )
     for topic in topics:
         if not may(Operation.WRITE, ResourceType.TOPIC, topic):
             return (
@@ -95,7 +100,7 @@ def _refusal(
 
 def _refused(call: PrivateCall, code: ErrorCode, message: str = "") -> bytes:
     response = call.response(error_code=code)
-    if message and "error_message" in response.DESCRIPTOR.fields_by_name:
+    if message and not isinstance(response, pb.DescribeSinkResponse):
         response.error_message = message
     encoded: bytes = response.SerializeToString()
     return encoded

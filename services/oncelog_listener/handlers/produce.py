@@ -1,7 +1,9 @@
 """Produce: record batches go to their leaders without being decoded (facts 3 and 9)."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode
@@ -13,7 +15,7 @@ from oncelog.rpc.direct import takes_plain
 from oncelog.rpc.stubs import StorageStub
 from oncelog.security.acl import Operation
 from oncelog_listener.brokers import is_leaving
-from oncelog_listener.call import Call, CloseConnection, Session
+from oncelog_listener.call import CloseConnection, Session
 from oncelog_listener.cluster import (
     ApiError,
     Cluster,
@@ -33,7 +35,11 @@ from oncelog_listener.core.repeating import Repeatable
 from oncelog_listener.group_access import transaction_refusal
 from oncelog_listener.leader_hints import LeaderHint, hinted, leader_hints, node_endpoints
 from oncelog_listener.topic_access import TOPIC_REFUSED, refused_topics
-from oncelog_listener.topic_ids import id_of, topic_fields, topic_name
+from oncelog_listener.topic_ids import id_of, topic_id_of, topic_name
+
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+    from oncelog_listener.kafka_calls import ProduceCall
 
 _RECORD_ERRORS_FROM: Final = 8
 _LEADER_HINTS_FROM: Final = 10
@@ -41,7 +47,15 @@ _ABORTABLE_FROM: Final = 11
 _ADD_PARTITION_FROM: Final = 12
 
 
-def verification_mode(version: int) -> "pb.VerificationMode":
+class _AtOnce(Protocol):
+    """A storage node of this process."""
+
+    def ProduceAtOnce(  # noqa: N802
+        self, request: plain.ProduceRequest
+    ) -> Sequence[pb.PartitionProduced] | None: ...
+
+
+def verification_mode(version: int) -> pb.VerificationMode:
     """Return how the leader verifies a transactional batch. The request's version says which protocol the client
     speaks.
 
@@ -52,7 +66,7 @@ def verification_mode(version: int) -> "pb.VerificationMode":
     return pb.VERIFY_ABORTABLE if version >= _ABORTABLE_FROM else pb.VERIFY_LEGACY
 
 
-_Topics = Sequence[tuple[str | None, Any]]
+_Topics: TypeAlias = "Sequence[tuple[str | None, kafka.ProduceRequestTypes.TopicProduceData]]"
 """The request's topics, with their names; None: there is no topic with the id."""
 _Answers = dict[TopicPartition, pb.PartitionProduced | ApiError]
 _Items = dict[TopicPartition, plain.PartitionRecords]
@@ -63,7 +77,7 @@ _ELSEWHERE: Final = ApiError(
 )
 
 
-def produce_at_once(call: Call) -> Any | None:
+def produce_at_once(call: ProduceCall) -> kafka.ProduceResponse | None:
     """Return the response if the leader of all batches is in this process and has committed them in this step.
 
     None: `produce` waits, or says what is wrong. So each batch must have a sequence, by which the leader recognises a
@@ -131,11 +145,10 @@ def _written_at_once(
     storage = cluster.storage(leader)
     if not takes_plain(storage, "ProduceAtOnce"):
         return None
-    written: Sequence[pb.PartitionProduced] | None = cast(Any, storage).ProduceAtOnce(request)
-    return written
+    return cast(_AtOnce, storage).ProduceAtOnce(request)
 
 
-async def produce(call: Call) -> Any:
+async def produce(call: ProduceCall) -> kafka.ProduceResponse | None:
     request, image = call.request, call.cluster.image
     topics: _Topics = [(topic_name(image, topic), topic) for topic in request.topic_data]
     batches = [data.records for topic in request.topic_data for data in topic.partition_data]
@@ -165,7 +178,7 @@ async def produce(call: Call) -> Any:
     return _response(call, topics, answers, nameless)
 
 
-def _accepted(call: Call, topics: _Topics, answers: _Answers) -> _Items:
+def _accepted(call: ProduceCall, topics: _Topics, answers: _Answers) -> _Items:
     """Return the batches that go to leaders. Refusals are put into `answers`."""
     items: _Items = {}
     image = call.cluster.image
@@ -174,7 +187,8 @@ def _accepted(call: Call, topics: _Topics, answers: _Answers) -> _Items:
     for name, topic in topics:
         if name is None:
             continue
-        topic_id = topic.topic_id.bytes if hasattr(topic, "topic_id") else id_of(image, name)
+        asked_id = topic_id_of(topic)
+        topic_id = id_of(image, name) if asked_id is None else asked_id.bytes
         for data in topic.partition_data:
             key = (name, data.index)
             if name in refused_names:
@@ -192,12 +206,13 @@ def _accepted(call: Call, topics: _Topics, answers: _Answers) -> _Items:
             elif refused := refused_records(call.version, data.records):
                 answers[key] = ApiError(*refused)
             else:
+                assert data.records is not None, key
                 items[key] = plain.PartitionRecords(name, data.index, data.records, topic_id)
     return items
 
 
 def _asked(
-    call: Call, partitions: list[plain.PartitionRecords], transactional_id: str
+    call: ProduceCall, partitions: list[plain.PartitionRecords], transactional_id: str
 ) -> plain.ProduceRequest:
     return plain.ProduceRequest(
         transactional_id,
@@ -210,7 +225,7 @@ def _asked(
     )
 
 
-async def _append(call: Call, items: _Items, transactional_id: str) -> _Answers:
+async def _append(call: ProduceCall, items: _Items, transactional_id: str) -> _Answers:
     async def ask(
         storage: StorageStub, partitions: list[plain.PartitionRecords]
     ) -> Sequence[pb.PartitionProduced]:
@@ -258,14 +273,16 @@ def _close_on_error(topics: _Topics, answers: _Answers) -> None:
     for name, topic in topics:
         if name is None:
             raise CloseConnection(f"acks=0 and no topic has the id {topic.topic_id}")
-    for (topic, partition), answer in answers.items():
+    for key, answer in answers.items():
         if answer.error_code:
             raise CloseConnection(
-                f"acks=0 and {topic}-{partition} failed with error {answer.error_code}"
+                f"acks=0 and {key[0]}-{key[1]} failed with error {answer.error_code}"
             )
 
 
-def _response(call: Call, topics: _Topics, answers: _Answers, nameless: ApiError) -> Any:
+def _response(
+    call: ProduceCall, topics: _Topics, answers: _Answers, nameless: ApiError
+) -> kafka.ProduceResponse:
     types = call.types
     hints: dict[TopicPartition, LeaderHint] = {}
     if call.version >= _LEADER_HINTS_FROM:
@@ -275,7 +292,8 @@ def _response(call: Call, topics: _Topics, answers: _Answers, nameless: ApiError
         node_endpoints=node_endpoints(call, hints),
         responses=tuple(
             types.TopicProduceResponse(
-                **topic_fields(topic, name),
+                name=name or "",
+                topic_id=topic_id_of(topic),
                 partition_responses=tuple(
                     _partition_response(
                         call,
@@ -292,11 +310,11 @@ def _response(call: Call, topics: _Topics, answers: _Answers, nameless: ApiError
 
 
 def _partition_response(
-    call: Call,
+    call: ProduceCall,
     partition: int,
     answer: pb.PartitionProduced | ApiError,
     hint: LeaderHint | None = None,
-) -> Any:
+) -> kafka.ProduceResponseTypes.PartitionProduceResponse:
     if isinstance(answer, ApiError) or answer.error_code:
         error_code = answer.error_code
         if error_code == ErrorCode.NETWORK_EXCEPTION:

@@ -9,8 +9,10 @@ Clients see listeners as brokers, and each partition "led" by one of them (ADR 0
 - a storage node has one folder, so no replica moves to another one.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Final
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from oncelog.api.v1 import controller_pb2, storage_pb2, types_pb2
 from oncelog.errors import ErrorCode
@@ -25,6 +27,21 @@ from oncelog_listener.cluster import (
 )
 from oncelog_listener.topic_access import CLUSTER_REFUSED, cluster_refusal
 
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+    from oncelog_listener.kafka_calls import (
+        AlterPartitionReassignmentsCall,
+        AlterReplicaLogDirsCall,
+        DescribeLogDirsCall,
+        ElectLeadersCall,
+        ListPartitionReassignmentsCall,
+    )
+
+    _NamedPartitions = (
+        kafka.DescribeLogDirsRequestTypes.DescribableLogDirTopic
+        | kafka.ElectLeadersRequestTypes.TopicPartitions
+    )
+
 _Outcomes = dict[TopicPartition, types_pb2.PartitionError | ApiError]
 
 _ChangedPartitions = controller_pb2.ElectLeadersResponse | controller_pb2.ReassignPartitionsResponse
@@ -38,7 +55,7 @@ _FACTOR_CHANGE_FROM: Final = 1
 # Folders.
 
 
-async def describe_log_dirs(call: Call) -> Any:
+async def describe_log_dirs(call: DescribeLogDirsCall) -> kafka.DescribeLogDirsResponse:
     cluster, types = call.cluster, call.types
     image, brokers = cluster.image, brokers_for(call)
     if refusal := cluster_refusal(call, Operation.DESCRIBE):
@@ -81,11 +98,15 @@ async def describe_log_dirs(call: Call) -> Any:
     return types.DescribeLogDirsResponse(results=results, error_code=0)
 
 
-async def alter_replica_log_dirs(call: Call) -> Any:
+async def alter_replica_log_dirs(
+    call: AlterReplicaLogDirsCall,
+) -> kafka.AlterReplicaLogDirsResponse:
     types, brokers = call.types, brokers_for(call)
     is_allowed = call.may_cluster(Operation.ALTER)
     folders = {_log_dir(call, node_id) for node_id in call.cluster.image.nodes}
-    found: dict[str, dict[int, Any]] = {}
+    found: dict[
+        str, dict[int, kafka.AlterReplicaLogDirsResponseTypes.AlterReplicaLogDirPartitionResult]
+    ] = {}
     for one in call.request.dirs:
         for topic in one.topics:
             for partition in topic.partitions:
@@ -132,7 +153,9 @@ def _log_dir(call: Call, node_id: int) -> str:
     return f"storage-{node_id}:{path}"
 
 
-def _sizes(call: Call, sizes: dict[TopicPartition, int]) -> tuple[Any, ...]:
+def _sizes(
+    call: DescribeLogDirsCall, sizes: dict[TopicPartition, int]
+) -> tuple[kafka.DescribeLogDirsResponseTypes.DescribeLogDirsTopic, ...]:
     types = call.types
     return tuple(
         types.DescribeLogDirsTopic(
@@ -151,7 +174,7 @@ def _sizes(call: Call, sizes: dict[TopicPartition, int]) -> tuple[Any, ...]:
     )
 
 
-def _wanted(call: Call, topics: Iterable[Any] | None) -> list[TopicPartition]:
+def _wanted(call: Call, topics: Iterable[_NamedPartitions] | None) -> list[TopicPartition]:
     """Return the partitions that are named, or with null all that exist. The caller handles named ones that do not
     exist."""
     if topics is None:
@@ -167,7 +190,7 @@ def _named(key: TopicPartition) -> types_pb2.TopicPartition:
 # Elections.
 
 
-async def elect_leaders(call: Call) -> Any:
+async def elect_leaders(call: ElectLeadersCall) -> kafka.ElectLeadersResponse:
     request, types = call.request, call.types
     is_all = request.topic_partitions is None
     is_unclean = call.version >= _TYPES_FROM and request.election_type == _UNCLEAN
@@ -185,7 +208,7 @@ async def elect_leaders(call: Call) -> Any:
         answers, failed = await _changed(
             call, lambda controller: controller.ElectLeaders(forwarded)
         )
-    results: dict[str, list[Any]] = {}
+    results: dict[str, list[kafka.ElectLeadersResponseTypes.PartitionResult]] = {}
     for topic, partition in wanted if answers else ():
         results.setdefault(topic, [])
         outcome = answers[topic, partition]
@@ -225,7 +248,9 @@ async def _changed(
 # Reassignments.
 
 
-async def alter_partition_reassignments(call: Call) -> Any:
+async def alter_partition_reassignments(
+    call: AlterPartitionReassignmentsCall,
+) -> kafka.AlterPartitionReassignmentsResponse:
     request, types = call.request, call.types
     wanted = {
         (topic.name, one.partition_index): one.replicas
@@ -273,11 +298,13 @@ async def alter_partition_reassignments(call: Call) -> Any:
     )
 
 
-def _may_change_factor(call: Call) -> bool:
+def _may_change_factor(call: AlterPartitionReassignmentsCall) -> bool:
     return call.version < _FACTOR_CHANGE_FROM or bool(call.request.allow_replication_factor_change)
 
 
-def _refused(call: Call, wanted: dict[TopicPartition, Any]) -> _Outcomes:
+def _refused(
+    call: AlterPartitionReassignmentsCall, wanted: Mapping[TopicPartition, Sequence[int] | None]
+) -> _Outcomes:
     """Return the refusals that Kafka's protocol has and our controller lacks: no replicas at all, and a change of
     their number."""
     found: _Outcomes = {}
@@ -301,7 +328,9 @@ def _refused(call: Call, wanted: dict[TopicPartition, Any]) -> _Outcomes:
     return found
 
 
-async def list_partition_reassignments(call: Call) -> Any:
+async def list_partition_reassignments(
+    call: ListPartitionReassignmentsCall,
+) -> kafka.ListPartitionReassignmentsResponse:
     types, image = call.types, call.cluster.image
     topics = call.request.topics
     failed = cluster_refusal(call, Operation.DESCRIBE)
@@ -312,7 +341,9 @@ async def list_partition_reassignments(call: Call) -> Any:
         if topics is None
         else [(one.name, partition) for one in topics for partition in one.partition_indexes]
     )
-    moving: dict[str, list[Any]] = {}
+    moving: dict[
+        str, list[kafka.ListPartitionReassignmentsResponseTypes.OngoingPartitionReassignment]
+    ] = {}
     for name, number in keys:
         if failed is not None:
             # A refused client is answered with the names that it sent.

@@ -1,19 +1,29 @@
 """DescribeUserScramCredentials and AlterUserScramCredentials (KIP-554). The controller never sees a password."""
 
+from __future__ import annotations
+
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.errors import ErrorCode
 from oncelog.security.acl import Operation
 from oncelog.security.sasl import SCRAM_NAMES
 from oncelog.security.scram import ITERATIONS_MAX, ITERATIONS_MIN, credential_of_salted_password
-from oncelog_listener.call import Call
 from oncelog_listener.cluster import ApiError
 from oncelog_listener.topic_access import cluster_refusal
 
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+    from oncelog_listener.kafka_calls import (
+        AlterUserScramCredentialsCall,
+        DescribeUserScramCredentialsCall,
+    )
 
-async def describe_user_scram_credentials(call: Call) -> Any:
+
+async def describe_user_scram_credentials(
+    call: DescribeUserScramCredentialsCall,
+) -> kafka.DescribeUserScramCredentialsResponse:
     """Answer all SCRAM users, or those that are named, without anything that proves a password."""
     types = call.types
     if refusal := cluster_refusal(call, Operation.DESCRIBE):
@@ -32,7 +42,7 @@ async def describe_user_scram_credentials(call: Call) -> Any:
                 for _ in call.request.users or ()
             ),
         )
-    found: dict[str, list[Any]] = {}
+    found: dict[str, list[kafka.DescribeUserScramCredentialsResponseTypes.CredentialInfo]] = {}
     for (user, mechanism), one in sorted(call.cluster.image.security.credentials.items()):
         info = types.CredentialInfo(mechanism=mechanism, iterations=one.iterations)
         found.setdefault(user, []).append(info)
@@ -65,13 +75,15 @@ async def describe_user_scram_credentials(call: Call) -> Any:
     )
 
 
-async def alter_user_scram_credentials(call: Call) -> Any:
+async def alter_user_scram_credentials(
+    call: AlterUserScramCredentialsCall,
+) -> kafka.AlterUserScramCredentialsResponse:
     request = call.request
     forwarded = pb.AlterUserScramCredentialsRequest()
     for one in request.deletions:
         forwarded.credentials.add(user=one.name, mechanism=one.mechanism)
-    for one in request.upsertions:
-        forwarded.credentials.append(_credential(one))
+    for upsertion in request.upsertions:
+        forwarded.credentials.append(_credential(upsertion))
         if call.is_turn_over():
             await call.next_turn()
     users = dict.fromkeys(one.user for one in forwarded.credentials)
@@ -94,7 +106,9 @@ async def alter_user_scram_credentials(call: Call) -> Any:
     )
 
 
-def _credential(one: Any) -> pb.ScramCredential:
+def _credential(
+    one: kafka.AlterUserScramCredentialsRequestTypes.ScramCredentialUpsertion,
+) -> pb.ScramCredential:
     """Return the credential that the controller stores. Both keys follow from the salted password, and neither gives
     it back."""
     # The controller refuses these iterations where they are no number for a credential; 0 would be a deletion.

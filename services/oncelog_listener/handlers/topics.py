@@ -1,8 +1,10 @@
 """CreateTopics, DeleteTopics and CreatePartitions. The controller decides all of them."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from oncelog.api.v1 import controller_pb2 as pb
@@ -17,6 +19,14 @@ from oncelog_listener.cluster import ApiError
 from oncelog_listener.core.config_entries import topic_entries
 from oncelog_listener.core.topic_names import is_legal_topic_name
 from oncelog_listener.topic_access import TOPIC_REFUSED, refused_creations, refused_topics
+
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+    from oncelog_listener.kafka_calls import (
+        CreatePartitionsCall,
+        CreateTopicsCall,
+        DeleteTopicsCall,
+    )
 
 TopicsAnswer = pb.CreateTopicsResponse | pb.DeleteTopicsResponse | pb.CreatePartitionsResponse
 
@@ -36,7 +46,7 @@ _THROTTLED: Final = ApiError(
 _Named = tuple[str | None, UUID | None]
 
 
-async def create_topics(call: Call) -> Any:
+async def create_topics(call: CreateTopicsCall) -> kafka.CreateTopicsResponse:
     request = call.request
     times = Counter(topic.name for topic in request.topics)
     results: dict[str | bytes, pb.TopicResult | ApiError] = {}
@@ -77,7 +87,7 @@ async def create_topics(call: Call) -> Any:
     )
 
 
-def _partition_count(call: Call, topic: Any) -> int:
+def _partition_count(call: Call, topic: kafka.CreateTopicsRequestTypes.CreatableTopic) -> int:
     if topic.assignments:
         return len(topic.assignments)
     return (
@@ -94,7 +104,7 @@ def _twice(name: str | bytes | None) -> ApiError:
     return ApiError(ErrorCode.INVALID_REQUEST, f"topic {shown} stands twice in one request")
 
 
-def _new_topic(topic: Any) -> pb.NewTopic:
+def _new_topic(topic: kafka.CreateTopicsRequestTypes.CreatableTopic) -> pb.NewTopic:
     new = pb.NewTopic(
         name=topic.name,
         partitions=topic.num_partitions,
@@ -107,11 +117,11 @@ def _new_topic(topic: Any) -> pb.NewTopic:
 
 
 def _created(
-    call: Call,
+    call: CreateTopicsCall,
     name: str,
     result: pb.TopicResult | ApiError | None,
     configs: Mapping[str, str],
-) -> Any:
+) -> kafka.CreateTopicsResponseTypes.CreatableTopicResult:
     types = call.types
     if result is None:
         result = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller left it out")
@@ -146,7 +156,7 @@ def _uuid(raw: bytes) -> UUID | None:
     return UUID(bytes=raw) if len(raw) == 16 else None
 
 
-async def delete_topics(call: Call) -> Any:
+async def delete_topics(call: DeleteTopicsCall) -> kafka.DeleteTopicsResponse:
     """Delete topics by name, or from version 6 by id. An internal topic is refused before the controller sees it.
 
     An id goes to the controller as it is: its name, as far as this listener knows, may be another topic's by now. With
@@ -182,7 +192,7 @@ async def delete_topics(call: Call) -> Any:
             refused[named] = failed
         elif topic_id is not None:
             forwarded.topic_ids.append(topic_id.bytes)
-        else:
+        elif name is not None:
             forwarded.names.append(name)
     deleted: dict[str | bytes, pb.TopicResult | ApiError] = {}
     if forwarded.names or forwarded.topic_ids:
@@ -265,7 +275,7 @@ async def _decided(
     return {key: result for result in answer.results for key in (result.name, result.topic_id)}
 
 
-async def create_partitions(call: Call) -> Any:
+async def create_partitions(call: CreatePartitionsCall) -> kafka.CreatePartitionsResponse:
     request = call.request
     times = Counter(topic.name for topic in request.topics)
     results: dict[str | bytes, pb.TopicResult | ApiError] = {}
@@ -309,12 +319,16 @@ async def create_partitions(call: Call) -> Any:
     )
 
 
-def _added_count(call: Call, topic: Any) -> int:
+def _added_count(
+    call: Call, topic: kafka.CreatePartitionsRequestTypes.CreatePartitionsTopic
+) -> int:
     existing = call.cluster.image.topics.get(topic.name)
-    return int(topic.count) - (len(existing.partitions) if existing is not None else 0)
+    return topic.count - (len(existing.partitions) if existing is not None else 0)
 
 
-def _new_partitions(call: Call, topic: Any) -> pb.NewPartitions:
+def _new_partitions(
+    call: Call, topic: kafka.CreatePartitionsRequestTypes.CreatePartitionsTopic
+) -> pb.NewPartitions:
     new = pb.NewPartitions(name=topic.name, count=topic.count)
     existing = call.cluster.image.topics.get(topic.name)
     first = len(existing.partitions) if existing is not None else 0

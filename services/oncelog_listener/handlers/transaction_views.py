@@ -1,9 +1,11 @@
 """DescribeProducers, DescribeTransactions and ListTransactions, by which operators read transactions (KIP-664; facts
 1.4, 3)."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.api.v1 import coordinator_pb2 as pb
 from oncelog.api.v1 import storage_pb2, types_pb2
@@ -11,7 +13,6 @@ from oncelog.errors import ErrorCode
 from oncelog.rpc.metadata import TRANSACTION
 from oncelog.security.acl import Operation, ResourceType
 from oncelog_listener.brokers import listed_here
-from oncelog_listener.call import Call
 from oncelog_listener.cluster import (
     PEER_FAILURES,
     ApiError,
@@ -23,13 +24,21 @@ from oncelog_listener.group_access import may_transaction, transaction_refusal
 from oncelog_listener.handlers.groups import code_of
 from oncelog_listener.topic_access import take_refused
 
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+    from oncelog_listener.kafka_calls import (
+        DescribeProducersCall,
+        DescribeTransactionsCall,
+        ListTransactionsCall,
+    )
+
 _ILLEGAL_NAME: Final = ApiError(
     ErrorCode.INVALID_TOPIC_EXCEPTION,
     "a topic's name has 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-', and is not '.' or '..'",
 )
 
 
-async def describe_producers(call: Call) -> Any:
+async def describe_producers(call: DescribeProducersCall) -> kafka.DescribeProducersResponse:
     items = {
         (topic.name, partition): types_pb2.TopicPartition(topic=topic.name, partition=partition)
         for topic in call.request.topics
@@ -64,8 +73,10 @@ async def describe_producers(call: Call) -> Any:
 
 
 def _producers(
-    types: Any, partition: int, answer: storage_pb2.PartitionProducers | ApiError
-) -> Any:
+    types: kafka.DescribeProducersResponseTypes,
+    partition: int,
+    answer: storage_pb2.PartitionProducers | ApiError,
+) -> kafka.DescribeProducersResponseTypes.PartitionResponse:
     found = () if isinstance(answer, ApiError) else answer.producers
     return types.PartitionResponse(
         partition_index=partition,
@@ -85,7 +96,9 @@ def _producers(
     )
 
 
-async def describe_transactions(call: Call) -> Any:
+async def describe_transactions(
+    call: DescribeTransactionsCall,
+) -> kafka.DescribeTransactionsResponse:
     """Answer each id's transaction from the coordinator that owns it; every coordinator gets one call."""
     image = call.cluster.image
     ids = list(dict.fromkeys(call.request.transactional_ids))
@@ -125,7 +138,11 @@ async def describe_transactions(call: Call) -> Any:
     )
 
 
-def _state(call: Call, transactional_id: str, found: pb.TransactionDescription | ErrorCode) -> Any:
+def _state(
+    call: DescribeTransactionsCall,
+    transactional_id: str,
+    found: pb.TransactionDescription | ErrorCode,
+) -> kafka.DescribeTransactionsResponseTypes.TransactionState:
     types = call.types
     if isinstance(found, ErrorCode) or found.error_code:
         return types.TransactionState(
@@ -155,7 +172,7 @@ def _state(call: Call, transactional_id: str, found: pb.TransactionDescription |
     )
 
 
-async def list_transactions(call: Call) -> Any:
+async def list_transactions(call: ListTransactionsCall) -> kafka.ListTransactionsResponse:
     """Answer the transactions of all coordinators whose ids this listener lists. Any listener describes any
     transaction."""
     request = call.request
@@ -171,7 +188,7 @@ async def list_transactions(call: Call) -> Any:
     shards = [shard for (kind, _), shard in image.shards.items() if kind == TRANSACTION]
     if any(shard.coordinator < 0 for shard in shards):
         return _listed(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    found: list[Any] = []
+    found: list[pb.TransactionDescription] = []
     unknown: dict[str, None] = {}
     for node_id in sorted({shard.coordinator for shard in shards}):
         try:
@@ -195,8 +212,11 @@ async def list_transactions(call: Call) -> Any:
 
 
 def _listed(
-    call: Call, error_code: int, unknown: tuple[str, ...] = (), found: Sequence[Any] = ()
-) -> Any:
+    call: ListTransactionsCall,
+    error_code: int,
+    unknown: tuple[str, ...] = (),
+    found: Sequence[pb.TransactionDescription] = (),
+) -> kafka.ListTransactionsResponse:
     types = call.types
     return types.ListTransactionsResponse(
         error_code=error_code,

@@ -1,8 +1,10 @@
 """The requests of a producer to its transaction coordinator, and the markers that an operator writes (facts 1.3,
 1.4, 3)."""
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.api.v1 import coordinator_pb2 as pb
 from oncelog.api.v1 import storage_pb2, types_pb2
@@ -28,6 +30,15 @@ from oncelog_listener.core.repeating import Repeatable, is_repeated
 from oncelog_listener.group_access import transaction_refusal
 from oncelog_listener.retry_policy import RetryPolicy, was_sent
 from oncelog_listener.shard_calls import TRANSACTION_SHARD, call_shard
+
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+    from oncelog_listener.kafka_calls import (
+        AddPartitionsToTxnCall,
+        EndTxnCall,
+        InitProducerIdCall,
+        WriteTxnMarkersCall,
+    )
 
 _IDENTITY_FROM: Final = 3
 _TWO_PHASE_FROM: Final = 6
@@ -93,7 +104,7 @@ def _init_refusal(
     return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-async def init_producer_id(call: Call) -> Any:
+async def init_producer_id(call: InitProducerIdCall) -> kafka.InitProducerIdResponse:
     request = call.request
     is_two_phase = call.version >= _TWO_PHASE_FROM and request.enable2_pc
     refusal = _init_refusal(call, request.transactional_id, enables_two_phase_commit=is_two_phase)
@@ -135,26 +146,22 @@ async def init_producer_id(call: Call) -> Any:
 
 
 def _initialised(
-    call: Call,
+    call: InitProducerIdCall,
     error_code: int,
     producer_id: int = -1,
     producer_epoch: int = -1,
     ongoing: tuple[int, int] = (-1, -1),
-) -> Any:
-    two_phase = (
-        {"ongoing_txn_producer_id": ongoing[0], "ongoing_txn_producer_epoch": ongoing[1]}
-        if call.version >= _TWO_PHASE_FROM
-        else {}
-    )
+) -> kafka.InitProducerIdResponse:
     return call.types.InitProducerIdResponse(
         error_code=error_code,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
-        **two_phase,
+        ongoing_txn_producer_id=ongoing[0],
+        ongoing_txn_producer_epoch=ongoing[1],
     )
 
 
-async def add_partitions_to_txn(call: Call) -> Any:
+async def add_partitions_to_txn(call: AddPartitionsToTxnCall) -> kafka.AddPartitionsToTxnResponse:
     request = call.request
     refusal = transaction_refusal(call, Operation.WRITE, request.v3_and_below_transactional_id)
     wanted: dict[TopicPartition, None] = {}
@@ -176,7 +183,9 @@ async def add_partitions_to_txn(call: Call) -> Any:
     else:
         codes, otherwise = await _add_partitions(call, keys), ErrorCode.UNKNOWN_SERVER_ERROR
     types = call.types
-    results: dict[str, list[Any]] = {}
+    results: dict[
+        str, list[kafka.AddPartitionsToTxnResponseTypes.AddPartitionsToTxnPartitionResult]
+    ] = {}
     for name, partition in keys:
         error_code = codes.get((name, partition), otherwise)
         results.setdefault(name, []).append(
@@ -186,7 +195,7 @@ async def add_partitions_to_txn(call: Call) -> Any:
         )
         if call.is_turn_over():
             await call.next_turn()
-    topics: list[Any] = []
+    topics: list[kafka.AddPartitionsToTxnResponseTypes.AddPartitionsToTxnTopicResult] = []
     for name, found in results.items():
         topics.append(
             types.AddPartitionsToTxnTopicResult(name=name, results_by_partition=tuple(found))
@@ -209,7 +218,9 @@ def _refused_partition(cluster: Cluster, key: TopicPartition, *, is_writable: bo
     return ErrorCode.NONE
 
 
-async def _add_partitions(call: Call, keys: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+async def _add_partitions(
+    call: AddPartitionsToTxnCall, keys: Sequence[TopicPartition]
+) -> dict[TopicPartition, int]:
     request = call.request
     transactional_id = request.v3_and_below_transactional_id
     if not transactional_id:
@@ -257,7 +268,7 @@ def _first_error(answer: pb.AddPartitionsToTxnResponse) -> int:
     return ErrorCode.NONE
 
 
-async def end_txn(call: Call) -> Any:
+async def end_txn(call: EndTxnCall) -> kafka.EndTxnResponse:
     request = call.request
     refusal = transaction_refusal(call, Operation.WRITE, request.transactional_id)
     if refusal:
@@ -306,7 +317,9 @@ async def end_txn(call: Call) -> Any:
     return _ended(call, ErrorCode.NONE, answer.producer_id, answer.producer_epoch)
 
 
-def _ended(call: Call, error_code: int, producer_id: int = -1, producer_epoch: int = -1) -> Any:
+def _ended(
+    call: EndTxnCall, error_code: int, producer_id: int = -1, producer_epoch: int = -1
+) -> kafka.EndTxnResponse:
     return call.types.EndTxnResponse(
         error_code=error_code,
         producer_id=producer_id,
@@ -315,8 +328,14 @@ def _ended(call: Call, error_code: int, producer_id: int = -1, producer_epoch: i
 
 
 async def _of_group_shard(
-    call: Call, shard: int, item: Any, ask: Callable[[Any, list[Any]], Awaitable[Sequence[Any]]]
-) -> Any:
+    call: Call,
+    shard: int,
+    item: types_pb2.TopicPartition,
+    ask: Callable[
+        [GroupCoordinatorStub, list[types_pb2.TopicPartition]],
+        Awaitable[Sequence[types_pb2.PartitionError]],
+    ],
+) -> types_pb2.PartitionError | ApiError:
     """Return the answer of the group shard's coordinator, or an ApiError."""
     found = call.cluster.image.shards.get((GROUP, shard))
     if found is None:
@@ -328,7 +347,7 @@ async def _of_group_shard(
     return answer
 
 
-async def write_txn_markers(call: Call) -> Any:
+async def write_txn_markers(call: WriteTxnMarkersCall) -> kafka.WriteTxnMarkersResponse:
     """Write an operator's markers, which end a hanging transaction (KIP-664). They go to the partition leaders
     as they are, those of group shards to their coordinators (ADR 0015)."""
     codes: list[dict[TopicPartition, int]] = []
@@ -353,7 +372,7 @@ async def write_txn_markers(call: Call) -> Any:
         async def ask(
             storage: StorageStub | GroupCoordinatorStub,
             partitions: list[types_pb2.TopicPartition],
-            marker: Any = marker,
+            marker: kafka.WriteTxnMarkersRequestTypes.WritableTxnMarker = marker,
         ) -> Sequence[types_pb2.PartitionError]:
             one = storage_pb2.TxnMarker(
                 producer_id=marker.producer_id,

@@ -6,7 +6,7 @@ before.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import Final, Protocol, cast
 
 from oncelog.ids import CONSUMER_OFFSETS_TOPIC, INTERNAL_TOPICS, Partition, shard_of
 from oncelog.protocol.frames import Frame
@@ -29,6 +29,13 @@ from oncelog_listener.cluster import Cluster
 
 _ADD: Final = "AddPartitionsAtOnce"
 _END: Final = "EndTxnAtOnce"
+
+
+class _AtOnce(Protocol):
+    """A coordinator of this process."""
+
+    def AddPartitionsAtOnce(self, request: plain.AddPartitionsRequest) -> bool: ...  # noqa: N802
+    def EndTxnAtOnce(self, request: plain.EndTxnRequest) -> bool: ...  # noqa: N802
 
 
 def add_partitions_at_a_glance(cluster: Cluster, session: Session, frame: Frame) -> bytes | None:
@@ -68,8 +75,7 @@ def _are_added(
         partitions,
         _origin(cluster, session, asked.request),
     )
-    is_added: bool = coordinator.AddPartitionsAtOnce(request)
-    return is_added
+    return coordinator.AddPartitionsAtOnce(request)
 
 
 def end_txn_at_a_glance(cluster: Cluster, session: Session, frame: Frame) -> bytes | None:
@@ -90,7 +96,7 @@ def end_txn_at_a_glance(cluster: Cluster, session: Session, frame: Frame) -> byt
     return small_answer(asked) if coordinator.EndTxnAtOnce(request) else None
 
 
-def _coordinator(cluster: Cluster, session: Session, name: str, method: str) -> Any | None:
+def _coordinator(cluster: Cluster, session: Session, name: str, method: str) -> _AtOnce | None:
     """Return the stub of the transaction's coordinator; None: a client may not ask it in this way."""
     # One that was refused for its connection tells of that when it comes again.
     if cluster.access.is_checked or session.refusals or is_leaving(cluster):
@@ -102,7 +108,7 @@ def _coordinator(cluster: Cluster, session: Session, name: str, method: str) -> 
         stub = cluster.directory.coordinator(shard.coordinator)
     except KeyError:
         return None
-    return cast(Any, stub) if takes_plain(stub, method) else None
+    return cast(_AtOnce, stub) if takes_plain(stub, method) else None
 
 
 def _origin(cluster: Cluster, session: Session, asked: SmallRequest) -> plain.RequestOrigin:

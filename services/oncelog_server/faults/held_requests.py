@@ -4,22 +4,29 @@ What is held goes on when its gate opens, also when its caller has given up mean
 delays.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.protocol.versions import END_TXN
 from oncelog.rpc.contract import GROUP_COORDINATOR, STORAGE
 from oncelog.rpc.directory import LocalDirectory
 from oncelog.rpc.sessions import PeerUnavailable
-from oncelog.rpc.stubs import GroupCoordinatorStub, StorageStub
-from oncelog_listener.call import Call
+from oncelog_listener.call import AnyCall
 from oncelog_listener.routes import ROUTES
 from oncelog_server.faults.transactions import Transactions
 
-_WritesMarkers = StorageStub | GroupCoordinatorStub
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from _typeshed import DataclassInstance
+
+    from oncelog.rpc.stubs import GroupCoordinatorStub, StorageStub
+
+    _WritesMarkers = StorageStub | GroupCoordinatorStub
 
 
 class Gate(Protocol):
@@ -86,7 +93,7 @@ class EndTxnGates:
         if not self._gates:
             ROUTES[END_TXN] = self._real
 
-    async def _handle(self, call: Call) -> Any:
+    async def _handle(self, call: AnyCall) -> DataclassInstance | None:
         gate = self._gates.get(call.request.transactional_id)
         if gate is not None:
             await gate.passed()

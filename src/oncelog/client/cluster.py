@@ -479,17 +479,21 @@ def _negotiate(connection: Connection, deadline: Deadline) -> _Broker:
 
 def _list_offsets_request(timestamps: Mapping[Partition, int], isolation_level: int) -> object:
     types = schema_of(versions.LIST_OFFSETS, SPOKEN[versions.LIST_OFFSETS]).request_types
-    topics: dict[str, list[object]] = {}
+    topics: dict[str, list[tuple[int, int]]] = {}
     for partition, timestamp in timestamps.items():
-        topics.setdefault(partition.topic, []).append(
-            types.ListOffsetsPartition(partition_index=partition.partition, timestamp=timestamp)
-        )
+        topics.setdefault(partition.topic, []).append((partition.partition, timestamp))
     return types.ListOffsetsRequest(
         replica_id=-1,
         isolation_level=isolation_level,
         topics=tuple(
-            types.ListOffsetsTopic(name=name, partitions=tuple(partitions))
-            for name, partitions in topics.items()
+            types.ListOffsetsTopic(
+                name=name,
+                partitions=tuple(
+                    types.ListOffsetsPartition(partition_index=number, timestamp=timestamp)
+                    for number, timestamp in wanted
+                ),
+            )
+            for name, wanted in topics.items()
         ),
     )
 

@@ -7,25 +7,34 @@ the code that this version knows. A response is not throttled unless it says so.
 schema takes milliseconds, so it happens when a version is first spoken.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import fields
 from datetime import timedelta
 from functools import lru_cache
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, overload
 
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader
 from kio.serial.errors import SerialError
 from kio.static.constants import EntityType
+from typing_extensions import TypeVar
 
 from oncelog.protocol.error_versions import error_for_version
 from oncelog.protocol.frames import Frame, FrameError
 from oncelog.protocol.newer_messages import request_class, response_class
+from oncelog.protocol.reading import Steps as Reading
 from oncelog.protocol.reading import message_reading
 from oncelog.protocol.shape import RequestCheck, structure_of
 from oncelog.protocol.versions import APIS
-from oncelog.protocol.writing import message_steps, message_writer
+from oncelog.protocol.writing import Steps, Writer, message_steps, message_writer
+
+if TYPE_CHECKING:
+    from kio.static.protocol import Entity, Payload
+
+    from oncelog.protocol import kafka_messages as kafka
 
 _SCHEMAS_MAX: Final = 512
 """The number of schemas that are kept: more than all versions of all APIs that are served.
@@ -44,12 +53,25 @@ _WIRE_ERRORS: Final[Mapping[int, ErrorCode]] = {int(error): error for error in E
 _THROTTLE: Final = "throttle_time"
 _NOT_THROTTLED: Final = timedelta(0)
 
+_Reader: TypeAlias = Callable[[Frame, int], tuple[Any, int]]
+"""kio's reader of a class: (frame, position) → (message, its size in bytes)."""
+
 _UNKNOWN_TAG: Final = KeyError
 """The error that kio raises for a tagged field that it does not know."""
 
 
-class Schema:
-    """The classes, reader and writers of one API at one version."""
+ResultT = TypeVar("ResultT")
+RequestTypesT = TypeVar("RequestTypesT", default=Any)
+RequestT = TypeVar("RequestT", default=Any)
+ResponseTypesT = TypeVar("ResponseTypesT", default=Any)
+ResponseT = TypeVar("ResponseT", default=Any)
+
+
+class Schema(Generic[RequestTypesT, RequestT, ResponseTypesT, ResponseT]):
+    """The classes, reader and writers of one API at one version.
+
+    Its types are those of the API's key (ADR 0055). Where the key is only a number, they are not known.
+    """
 
     __slots__ = (
         "_read_in_steps",
@@ -71,20 +93,20 @@ class Schema:
         """Load the classes. Raises kio's UnknownAPIKey or UnknownEntity: callers look into the version table first."""
         self.api_key = api_key
         self.version = version
-        self.request: Any = request_class(api_key, version)
-        self.response: Any = response_class(api_key, version)
-        self.request_types = _constructors(self.request, api_key, version)
-        self.response_types = _constructors(self.response, api_key, version)
+        self.request = request_class(api_key, version)
+        self.response = response_class(api_key, version)
+        self.request_types: RequestTypesT = _constructors(self.request, api_key, version)
+        self.response_types: ResponseTypesT = _constructors(self.response, api_key, version)
         self.check_request = RequestCheck(self.request)
         """Checks the request that starts at a position, and returns its number of array elements. Raises FrameError."""
-        self._read_request: Callable[[Any, int], Any] = entity_reader(self.request)
+        self._read_request: _Reader = entity_reader(self.request)
         self._write_response = message_writer(self.response)
-        self._read_in_steps: Any = None
-        self._write_in_steps: Any = None
-        self._read_response: Any = None
-        self._write_request: Any = None
+        self._read_in_steps: Reading | None = None
+        self._write_in_steps: Steps | None = None
+        self._read_response: _Reader | None = None
+        self._write_request: Writer | None = None
 
-    def read_request(self, frame: Frame, position: int) -> Any:
+    def read_request(self, frame: Frame, position: int) -> RequestT:
         """Return the request that starts at `position`. Raises FrameError when the bytes are no such message.
 
         Bytes behind the message are ignored, as Kafka ignores them.
@@ -92,14 +114,16 @@ class Schema:
         self.check_request(frame, position)
         return self.read_checked(frame, position)
 
-    def read_checked(self, frame: Frame, position: int) -> Any:
+    def read_checked(self, frame: Frame, position: int) -> RequestT:
         """Return the request that `check_request` found to be whole. Raises FrameError."""
-        return self._read(self._read_request, self.request, frame, position)
+        request: RequestT = self._read(self._read_request, self.request, frame, position)
+        return request
 
-    def reading_checked(self, frame: Frame, position: int) -> Generator[None, None, Any]:
+    def reading_checked(self, frame: Frame, position: int) -> Generator[None, None, RequestT]:
         """Read a request as `read_checked` does, in steps: it stops behind each element of an array."""
         if self._read_in_steps is None:
             self._read_in_steps = message_reading(self.request)
+        request: RequestT
         try:
             request, _ = yield from self._read_in_steps(frame, position)
         except _UNKNOWN_TAG:
@@ -108,15 +132,15 @@ class Schema:
             raise self._unreadable(error) from error
         return request
 
-    def read_response(self, frame: Frame, position: int) -> Any:
+    def read_response(self, frame: Frame, position: int) -> ResponseT:
         """Return the response that starts at `position`, from a server that is trusted. Raises FrameError."""
         if self._read_response is None:
             self._read_response = entity_reader(self.response)
-        return self._read(self._read_response, self.response, frame, position)
+        response: ResponseT = self._read(self._read_response, self.response, frame, position)
+        return response
 
-    def _read(
-        self, reader: Callable[[Any, int], Any], entity: Any, frame: Frame, position: int
-    ) -> Any:
+    def _read(self, reader: _Reader, entity: type[Payload], frame: Frame, position: int) -> Any:
+        """Return a message of the class: here it gets the type that all versions of it have."""
         try:
             return reader(frame, position)[0]
         except _UNKNOWN_TAG:
@@ -125,7 +149,7 @@ class Schema:
             raise self._unreadable(error) from error
 
     def _passing_over_tags(
-        self, entity: Any, frame: Frame, position: int
+        self, entity: type[Payload], frame: Frame, position: int
     ) -> Generator[None, None, Any]:
         """Return the message of a newer peer, without the tagged fields that are not known here (KIP-482)."""
         try:
@@ -140,20 +164,19 @@ class Schema:
             f"{type(error).__name__} {error}"
         )
 
-    def write_response(self, response: Any) -> list[bytes]:
+    def write_response(self, response: ResponseT) -> list[bytes]:
         """Return the pieces of the encoded response: a megabyte of records is copied once, when they are joined."""
         parts: list[bytes] = []
         self._write_response(parts, response)
         return parts
 
-    def writing_response(self, parts: list[bytes], response: Any) -> Iterator[None]:
+    def writing_response(self, parts: list[bytes], response: ResponseT) -> Iterator[None]:
         """Append the pieces of the encoded response to `parts`, in steps: it stops behind each element of an array."""
         if self._write_in_steps is None:
             self._write_in_steps = message_steps(self.response)
-        steps: Iterator[None] = self._write_in_steps(parts, response)
-        return steps
+        return self._write_in_steps(parts, response)
 
-    def write_request(self, request: Any) -> list[bytes]:
+    def write_request(self, request: RequestT) -> list[bytes]:
         """Return the pieces of the encoded request."""
         if self._write_request is None:
             self._write_request = message_writer(self.request)
@@ -162,46 +185,63 @@ class Schema:
         return parts
 
 
-def drained(steps: Generator[None, None, Any]) -> Any:
+def drained(steps: Generator[None, None, ResultT]) -> ResultT:
     """Take all steps at once, and return their result."""
     try:
         while True:
             next(steps)
     except StopIteration as end:
-        return end.value
+        result: ResultT = end.value
+        return result
 
 
-@lru_cache(maxsize=_SCHEMAS_MAX)
-def schema_of(api_key: int, version: int) -> Schema:
-    """Return the schema, loaded at its first use (2 to 8 ms)."""
-    return Schema(api_key, version)
+class _SchemaOf(Protocol):
+    """`lru_cache` forgets how the result's type follows from the key's."""
+
+    @overload
+    def __call__(
+        self,
+        api_key: kafka.ApiKey[RequestTypesT, RequestT, ResponseTypesT, ResponseT],
+        version: int,
+        /,
+    ) -> Schema[RequestTypesT, RequestT, ResponseTypesT, ResponseT]: ...
+    @overload
+    def __call__(self, api_key: int, version: int, /) -> Schema: ...
+    def __call__(self, api_key: int, version: int, /) -> Schema: ...
 
 
-def _constructors(entity: Any, api_key: int, version: int) -> Any:
+schema_of: Final[_SchemaOf] = lru_cache(maxsize=_SCHEMAS_MAX)(Schema)
+"""Return the schema of (API key, version), loaded at its first use (2 to 8 ms)."""
+
+
+def _constructors(entity: type[Entity], api_key: int, version: int) -> Any:
     """Return the constructors of a message and of the structures in it; `version` is theirs."""
     return SimpleNamespace(
         version=version,
         **{
             one.__name__: _constructor(one, api_key, version, entity.__type__)
-            for one in _structures(entity)
+            for one in structures(entity)
         },
     )
 
 
-def _structures(entity: Any) -> Iterator[Any]:
+def structures(entity: type[Entity]) -> Iterator[type[Entity]]:
+    """Yield the class of a message, and those of the structures in it."""
     yield entity
     for one in fields(entity):
         structure = structure_of(one.type)
         if structure is not None:
-            yield from _structures(structure)
+            yield from structures(structure)
 
 
-def _constructor(entity: Any, api_key: int, version: int, kind: EntityType) -> Callable[..., Any]:
+def _constructor(
+    entity: type[Entity], api_key: int, version: int, kind: EntityType
+) -> Callable[..., Entity]:
     known = frozenset(field.name for field in fields(entity))
     codes = tuple(field.name for field in fields(entity) if field.type is ErrorCode)
     has_throttle = _THROTTLE in known
 
-    def construct(**values: Any) -> Any:
+    def construct(**values: Any) -> Entity:
         if not values.keys() <= known:
             dropped = frozenset(values.keys() - known)
             unknown = _of_no_version(api_key, kind, entity.__name__, dropped)
@@ -227,7 +267,7 @@ def _of_no_version(
     load = response_class if kind is EntityType.response else request_class
     api = APIS[api_key]
     for version in range(api.max_version, api.served_min - 1, -1):
-        for one in _structures(load(api_key, version)):
+        for one in structures(load(api_key, version)):
             if one.__name__ == structure:
                 names -= {field.name for field in fields(one)}
         if not names:

@@ -4,11 +4,13 @@ A field is replaced by any number of others, in its place. `AT_THE_END` adds fie
 its entry goes (`tests/unit/protocol/test_version_table.py` says when).
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, field, fields, is_dataclass, make_dataclass
 from functools import cache
 from types import GenericAlias
-from typing import Any, Final, NamedTuple, get_origin
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, get_origin
 from uuid import UUID
 
 from kio.index import load_request_schema, load_response_schema
@@ -21,6 +23,11 @@ from oncelog.protocol.versions import (
     DESCRIBE_TRANSACTIONS,
     TXN_OFFSET_COMMIT,
 )
+
+if TYPE_CHECKING:
+    from kio.static.protocol import Entity, Payload
+
+EntityT = TypeVar("EntityT", bound="Entity")
 
 AT_THE_END: Final = ""
 
@@ -95,7 +102,7 @@ CORRECTED: Final[Mapping[int, Mapping[str, Changes]]] = {
 
 
 @cache
-def request_class(api_key: int, version: int) -> Any:
+def request_class(api_key: int, version: int) -> type[Payload]:
     """Return kio's request class, or ours where kio has none. Raises kio's UnknownAPIKey or UnknownEntity."""
     newer = NEWER.get((api_key, version))
     if newer is None:
@@ -104,7 +111,7 @@ def request_class(api_key: int, version: int) -> Any:
 
 
 @cache
-def response_class(api_key: int, version: int) -> Any:
+def response_class(api_key: int, version: int) -> type[Payload]:
     """Return kio's response class, or ours where kio has none. Raises as `request_class` does."""
     newer = NEWER.get((api_key, version))
     if newer is None:
@@ -113,7 +120,7 @@ def response_class(api_key: int, version: int) -> Any:
     return _changed(load_response_schema(api_key, version - 1), version, newer.response)
 
 
-def _changed(entity: Any, version: int, changes: Mapping[str, Changes]) -> Any:
+def _changed(entity: type[EntityT], version: int, changes: Mapping[str, Changes]) -> type[EntityT]:
     if not changes:
         return entity
     of_entity = changes.get(entity.__name__, {})
@@ -122,7 +129,7 @@ def _changed(entity: Any, version: int, changes: Mapping[str, Changes]) -> Any:
         specs += of_entity.get(one.name, [_same(one, version, changes)])
     specs += of_entity.get(AT_THE_END, ())
     names = ("__type__", "__flexible__", "__api_key__", "__header_schema__")
-    return make_dataclass(
+    made: type[EntityT] = make_dataclass(
         entity.__name__,
         specs,
         frozen=True,
@@ -131,6 +138,7 @@ def _changed(entity: Any, version: int, changes: Mapping[str, Changes]) -> Any:
         namespace={name: getattr(entity, name) for name in names}
         | {"__version__": i16(version), "__module__": __name__},
     )
+    return made
 
 
 def _same(one: Field[Any], version: int, changes: Mapping[str, Changes]) -> Spec:
@@ -138,7 +146,7 @@ def _same(one: Field[Any], version: int, changes: Mapping[str, Changes]) -> Spec
     structure = structure_of(kind)
     if structure is not None:
         assert not is_dataclass(one.default), one
-        newer: Any = _changed(structure, version, changes)
+        newer = _changed(structure, version, changes)
         kind = GenericAlias(tuple, (newer, ...)) if get_origin(kind) is tuple else newer
     if one.default is MISSING:
         return one.name, kind, field(metadata=one.metadata)

@@ -5,7 +5,7 @@ the answer is a response header v1, then the protobuf response. The keys are tol
 software name is `oncelog`, so that no other client ever sees them. One address and one login serve Spark too.
 """
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from google.protobuf.message import DecodeError
 
@@ -16,11 +16,29 @@ CLIENT_SOFTWARE_NAME: Final = "oncelog"
 PRIVATE_VERSION: Final = 0
 
 
+SinkRequest: TypeAlias = (
+    pb.OpenAttemptRequest
+    | pb.JoinAttemptRequest
+    | pb.SealBranchRequest
+    | pb.CommitBatchRequest
+    | pb.AbortAttemptRequest
+    | pb.DescribeSinkRequest
+)
+SinkResponse: TypeAlias = (
+    pb.OpenAttemptResponse
+    | pb.JoinAttemptResponse
+    | pb.SealBranchResponse
+    | pb.CommitBatchResponse
+    | pb.AbortAttemptResponse
+    | pb.DescribeSinkResponse
+)
+
+
 class PrivateCall(NamedTuple):
     method: str
     """The method's name in the TransactionCoordinator service; `request.sink` names the shard."""
-    request: Any
-    response: Any
+    request: type[SinkRequest]
+    response: type[SinkResponse]
 
 
 PRIVATE_CALLS: Final[dict[int, PrivateCall]] = {

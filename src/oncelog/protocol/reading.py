@@ -7,29 +7,37 @@ kio raises KeyError for a tag that it does not know, where Kafka passes over it 
 module reads every structure, and leaves such a tag out.
 """
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Callable, Generator
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, Field, fields
 from functools import cache
-from typing import Any, Final, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_args, get_origin
 
 from kio._kio_native import entity_reader, get_field_reader, get_reader
 
 from oncelog.protocol.frames import Frame, read_uvarint
-from oncelog.protocol.shape import without_none
+from oncelog.protocol.shape import is_structure, without_none
 
-Steps = Callable[[Frame, int], Generator[None, None, tuple[Any, int]]]
+if TYPE_CHECKING:
+    from kio.static.protocol import Entity
+
+Steps: TypeAlias = Callable[[Frame, int], Generator[None, None, tuple[Any, int]]]
 """A reader in steps: (frame, position) → (value, position behind it). It stops behind each element of an array."""
+
+_Reader: TypeAlias = "Callable[[Frame, int], tuple[object, int]]"
+"""kio's reader: (frame, position) → (value, its size in bytes)."""
 
 _INT32: Final = struct.Struct(">i")
 
 
 @cache
-def message_reading(entity: Any, *, passes_over_tags: bool = False) -> Steps:
+def message_reading(entity: type[Entity], *, passes_over_tags: bool = False) -> Steps:
     """Return the reader in steps of this kio class.
     It raises KeyError for an unknown tag, unless that is passed over."""
     flexible = entity.__flexible__
-    tagged: dict[int, tuple[str, Any]] = {}
+    tagged: dict[int, tuple[str, _Reader]] = {}
     plain: list[tuple[str, Steps]] = []
     for field in fields(entity):
         if "tag" not in field.metadata:
@@ -41,8 +49,8 @@ def message_reading(entity: Any, *, passes_over_tags: bool = False) -> Steps:
         read = get_field_reader(entity, field, False, True)
         tagged[field.metadata["tag"]] = (field.name, read)
 
-    def steps(frame: Frame, position: int) -> Generator[None, None, tuple[Any, int]]:
-        values: dict[str, Any] = {}
+    def steps(frame: Frame, position: int) -> Generator[None, None, tuple[object, int]]:
+        values: dict[str, object] = {}
         for name, read in plain:
             values[name], position = yield from read(frame, position)
         if flexible:
@@ -53,7 +61,7 @@ def message_reading(entity: Any, *, passes_over_tags: bool = False) -> Steps:
 
 
 def _read_tags(
-    frame: Frame, position: int, tagged: dict[int, tuple[str, Any]], values: dict[str, Any]
+    frame: Frame, position: int, tagged: dict[int, tuple[str, _Reader]], values: dict[str, object]
 ) -> int:
     """Read tagged fields into `values`, pass over unknown tags, and return the position behind all."""
     count, position = read_uvarint(frame, position)
@@ -67,11 +75,12 @@ def _read_tags(
     return position
 
 
-def _field(entity: Any, field: Any, flexible: bool, passes_over_tags: bool) -> Steps:
+def _field(
+    entity: type[Entity], field: Field[Any], flexible: bool, passes_over_tags: bool
+) -> Steps:
     kind, is_nullable = without_none(field.type)
-    if passes_over_tags and is_dataclass(kind):
-        structure: Any = kind
-        inner = message_reading(structure, passes_over_tags=True)
+    if passes_over_tags and is_structure(kind):
+        inner = message_reading(kind, passes_over_tags=True)
         return _nullable(inner) if is_nullable else inner
     if get_origin(kind) is not tuple:
         return _in_one_step(get_field_reader(entity, field, False, False))
@@ -80,6 +89,7 @@ def _field(entity: Any, field: Any, flexible: bool, passes_over_tags: bool) -> S
     if kafka_type:
         read = get_reader(kafka_type, flexible, is_element_nullable)
         return _array(None, read, flexible)
+    assert is_structure(element), (field.name, element)
     has_array = any(get_origin(without_none(one.type)[0]) is tuple for one in fields(element))
     if has_array or passes_over_tags:
         inner = message_reading(element, passes_over_tags=passes_over_tags)
@@ -90,7 +100,7 @@ def _field(entity: Any, field: Any, flexible: bool, passes_over_tags: bool) -> S
 def _nullable(inner: Steps) -> Steps:
     """Return the reader of a structure behind a byte that is -1 for null."""
 
-    def steps(frame: Frame, position: int) -> Generator[None, None, tuple[Any, int]]:
+    def steps(frame: Frame, position: int) -> Generator[None, None, tuple[object, int]]:
         if frame[position] == 0xFF:
             return None, position + 1
         return (yield from inner(frame, position + 1))
@@ -98,8 +108,8 @@ def _nullable(inner: Steps) -> Steps:
     return steps
 
 
-def _in_one_step(read: Any) -> Steps:
-    def steps(frame: Frame, position: int) -> Generator[None, None, tuple[Any, int]]:
+def _in_one_step(read: _Reader) -> Steps:
+    def steps(frame: Frame, position: int) -> Generator[None, None, tuple[object, int]]:
         value, size = read(frame, position)
         return value, position + size
         yield
@@ -107,10 +117,10 @@ def _in_one_step(read: Any) -> Steps:
     return steps
 
 
-def _array(inner: Steps | None, read: Any, flexible: bool) -> Steps:
+def _array(inner: Steps | None, read: _Reader | None, flexible: bool) -> Steps:
     """Return the reader of an array. Its elements are read by `inner` in steps, or each by `read` at once."""
 
-    def steps(frame: Frame, position: int) -> Generator[None, None, tuple[Any, int]]:
+    def steps(frame: Frame, position: int) -> Generator[None, None, tuple[object, int]]:
         if flexible:
             count, position = read_uvarint(frame, position)
             count -= 1
@@ -121,11 +131,11 @@ def _array(inner: Steps | None, read: Any, flexible: bool) -> Steps:
             return None, position
         elements = []
         for _ in range(count):
-            if inner is None:
+            if inner is not None:
+                element, position = yield from inner(frame, position)
+            elif read is not None:
                 element, size = read(frame, position)
                 position += size
-            else:
-                element, position = yield from inner(frame, position)
             elements.append(element)
             yield
         return tuple(elements), position

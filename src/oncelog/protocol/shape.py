@@ -6,13 +6,18 @@ compiled once per message from kio's own classes: neighbouring fields of fixed s
 one check.
 """
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Callable, Generator
-from dataclasses import fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 from types import NoneType, UnionType
-from typing import Any, Final, NamedTuple, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard, Union, get_args, get_origin
 
 from oncelog.protocol.frames import Frame, FrameError, read_uvarint
+
+if TYPE_CHECKING:
+    from kio.static.protocol import Entity
 
 ELEMENTS_MAX: Final = 40_000
 """The most elements in all arrays of one request. A Fetch of 10,000 partitions in as many topics has 20,000.
@@ -68,7 +73,7 @@ class RequestCheck:
     Both ways raise FrameError, and return the number of elements in the message's arrays.
     """
 
-    def __init__(self, entity: Any) -> None:
+    def __init__(self, entity: type[Entity]) -> None:
         piece = _entity(entity)
         self._walk, self._steps = piece.walk, piece.steps
 
@@ -102,7 +107,7 @@ def _counted(frame: Frame, end: int, left: list[int]) -> int:
     return ELEMENTS_MAX - left[0]
 
 
-def _entity(entity: Any) -> _Piece:
+def _entity(entity: type[Entity]) -> _Piece:
     flexible = entity.__flexible__
     pieces = [_field(one, flexible) for one in fields(entity) if "tag" not in one.metadata]
     least = sum(piece.least_bytes for piece in pieces) + flexible
@@ -146,7 +151,7 @@ def _merged(pieces: list[_Piece]) -> list[tuple[Walk, Steps | None]]:
     return stages
 
 
-def _field(field: Any, flexible: bool) -> _Piece:
+def _field(field: Field[Any], flexible: bool) -> _Piece:
     kind, is_nullable = without_none(field.type)
     kafka_type = field.metadata.get("kafka_type")
     if get_origin(kind) is tuple:
@@ -155,11 +160,12 @@ def _field(field: Any, flexible: bool) -> _Piece:
         return _array(piece, flexible, is_nullable)
     if kafka_type:
         return _primitive(kafka_type, flexible)
-    assert is_dataclass(kind), (field.name, kind)
+    assert is_structure(kind), (field.name, kind)
     return _nullable(_entity(kind)) if is_nullable else _entity(kind)
 
 
-def without_none(kind: Any) -> tuple[Any, bool]:
+def without_none(kind: object) -> tuple[object, bool]:
+    """Return the type of a field without its None, and True if it had one."""
     if get_origin(kind) in (UnionType, Union):
         rest = [one for one in get_args(kind) if one is not NoneType]
         assert len(rest) == 1, kind
@@ -167,12 +173,17 @@ def without_none(kind: Any) -> tuple[Any, bool]:
     return kind, False
 
 
-def structure_of(kind: Any) -> Any:
+def is_structure(kind: object) -> TypeGuard[type[Entity]]:
+    """True if the type of a field is a structure's class."""
+    return isinstance(kind, type) and is_dataclass(kind)
+
+
+def structure_of(kind: object) -> type[Entity] | None:
     """Return the structure in a field of this type, or in its array; None for any other field."""
     inner, _ = without_none(kind)
     if get_origin(inner) is tuple:
         inner, _ = without_none(get_args(inner)[0])
-    return inner if is_dataclass(inner) else None
+    return inner if is_structure(inner) else None
 
 
 def _primitive(kafka_type: str, flexible: bool) -> _Piece:

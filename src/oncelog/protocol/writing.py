@@ -5,18 +5,23 @@ compiled once from kio's classes: neighbouring fields of fixed size become one `
 producer waits for three small responses in each transaction, so this is time that it waits.
 """
 
+from __future__ import annotations
+
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import MISSING, Field, fields
 from datetime import datetime, timedelta
 from functools import cache
 from operator import attrgetter
-from typing import Any, Final, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, get_args, get_origin
 from uuid import UUID
 
 from kio.serial import entity_writer
 
-from oncelog.protocol.shape import without_none
+from oncelog.protocol.shape import is_structure, without_none
+
+if TYPE_CHECKING:
+    from kio.static.protocol import Entity
 
 Writer = Callable[[list[bytes], Any], None]
 """A function of (pieces so far, value) that appends the value's pieces. Raises struct.error, TypeError or
@@ -60,7 +65,7 @@ _FIXED: Final[dict[str, tuple[str, Callable[[Any], Any] | None]]] = {
 
 
 @cache
-def message_writer(entity: Any) -> Writer:
+def message_writer(entity: type[Entity]) -> Writer:
     """Return the writer of instances of this kio class."""
     tagged = [field for field in fields(entity) if "tag" in field.metadata]
     if any(field.default is MISSING for field in tagged):
@@ -71,7 +76,7 @@ def message_writer(entity: Any) -> Writer:
     if flexible:
         steps.append(_tags(tagged))
 
-    def write(parts: list[bytes], value: Any) -> None:
+    def write(parts: list[bytes], value: object) -> None:
         for step in steps:
             step(parts, value)
 
@@ -83,11 +88,11 @@ Steps = Callable[[list[bytes], Any], Iterator[None]]
 
 
 @cache
-def message_steps(entity: Any) -> Steps:
+def message_steps(entity: type[Entity]) -> Steps:
     """Return a writer in steps, which writes the same bytes as `message_writer`."""
     tagged = [field for field in fields(entity) if "tag" in field.metadata]
     flexible = entity.__flexible__
-    stages: list[tuple[list[Writer], Callable[[Any], Any], Writer | None, Steps | None]] = []
+    stages: list[tuple[list[Writer], Callable[[object], Any], Writer | None, Steps | None]] = []
     plain: list[Field[Any]] = []
     for field in fields(entity):
         if "tag" in field.metadata:
@@ -105,7 +110,7 @@ def message_steps(entity: Any) -> Steps:
     rest = _steps(plain, flexible) + ([_tags(tagged)] if flexible else [])
     write_length = _compact_length if flexible else _INT32.pack
 
-    def write(parts: list[bytes], value: Any) -> Iterator[None]:
+    def write(parts: list[bytes], value: object) -> Iterator[None]:
         for writers, elements_of, write_element, inner in stages:
             for one in writers:
                 one(parts, value)
@@ -124,26 +129,27 @@ def message_steps(entity: Any) -> Steps:
 
 
 def _in_one_step(write: Writer) -> Steps:
-    def steps(parts: list[bytes], value: Any) -> Iterator[None]:
+    def steps(parts: list[bytes], value: object) -> Iterator[None]:
         write(parts, value)
         yield
 
     return steps
 
 
-def _structure_in(field: Field[Any]) -> Any:
+def _structure_in(field: Field[Any]) -> type[Entity] | None:
     """Return the class of the structures in the field's array; None for any other field."""
     kind, _ = without_none(field.type)
     if get_origin(kind) is not tuple or "tag" in field.metadata or "kafka_type" in field.metadata:
         return None
-    return without_none(get_args(kind)[0])[0]
+    structure = without_none(get_args(kind)[0])[0]
+    return structure if is_structure(structure) else None
 
 
-def entity_writer_of_kio(entity: Any) -> Writer:
+def entity_writer_of_kio(entity: type[Entity]) -> Writer:
     """Return kio's own writer, behind the signature of a Writer."""
     write_entity: Any = entity_writer(entity)
 
-    def write(parts: list[bytes], value: Any) -> None:
+    def write(parts: list[bytes], value: object) -> None:
         sink = _Sink()
         write_entity(sink, value)
         parts += sink
@@ -182,7 +188,7 @@ def _fixed_run(run: list[Field[Any]]) -> Writer:
     values_of = attrgetter(*names)
     conversions = [(at, convert) for at, (_, convert) in enumerate(forms) if convert is not None]
 
-    def write(parts: list[bytes], entity: Any) -> None:
+    def write(parts: list[bytes], entity: object) -> None:
         values: Iterable[Any] = values_of(entity)
         if conversions:
             converted = [*values]
@@ -213,7 +219,7 @@ def _field(field: Field[Any], flexible: bool) -> Writer:
         )
     if kafka_type:
         return _primitive(kafka_type, flexible, is_nullable)
-    assert isinstance(kind, type), (field.name, kind)
+    assert is_structure(kind), (field.name, kind)
     return _nullable(message_writer(kind)) if is_nullable else message_writer(kind)
 
 
@@ -249,7 +255,7 @@ def _fixed(kafka_type: str) -> Writer:
 def _nullable(write_value: Writer) -> Writer:
     """Return the writer of a structure that may be null: a byte tells if it is there (KIP-893)."""
 
-    def write(parts: list[bytes], value: Any) -> None:
+    def write(parts: list[bytes], value: object) -> None:
         if value is None:
             parts.append(b"\xff")
         else:
@@ -262,7 +268,7 @@ def _nullable(write_value: Writer) -> Writer:
 def _array(write_element: Writer, flexible: bool, is_nullable: bool) -> Writer:
     write_length = _compact_length if flexible else _INT32.pack
 
-    def write(parts: list[bytes], elements: Any) -> None:
+    def write(parts: list[bytes], elements: Sequence[object] | None) -> None:
         if elements is None:
             if not is_nullable:
                 raise TypeError("a list that is not nullable has no value")
@@ -285,7 +291,7 @@ def _tags(tagged: list[Field[Any]]) -> Writer:
         for field in sorted(tagged, key=lambda field: field.metadata["tag"])
     ]
 
-    def write(parts: list[bytes], entity: Any) -> None:
+    def write(parts: list[bytes], entity: object) -> None:
         pieces: list[bytes] = []
         count = 0
         for tag, value_of, default, write_value in known:

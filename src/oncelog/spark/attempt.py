@@ -7,11 +7,12 @@ call may be repeated with the same arguments, so a lost answer is asked for agai
 """
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from oncelog.client.cluster import Cluster
+from oncelog.client.connection import PrivateRequest
 from oncelog.errors import OncelogError
 from oncelog.ids import Partition, is_job_sink
 from oncelog.protocol.any_version import AnyMessage
@@ -214,7 +215,8 @@ def refused_replay(reason: str, sink: str) -> ReplayRefusedError:
 
 
 def _call(cluster: Cluster, method: str, **fields: object) -> AnyMessage:
-    request = PRIVATE_CALLS[KEY_OF_METHOD[method]].request(**fields)
+    make_request: Callable[..., PrivateRequest] = PRIVATE_CALLS[KEY_OF_METHOD[method]].request
+    request = make_request(**fields)
     with spans.span(method, spans.Kind.CLIENT):
         return cluster.private_call(method, request)
 

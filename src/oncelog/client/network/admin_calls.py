@@ -1,9 +1,11 @@
 """An administrator's requests to any broker, to each broker, to leaders and to coordinators, with retries where they
 may help."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 from oncelog.client.core.admin_results import item_error
 from oncelog.client.core.cluster_view import NO_NODE
@@ -12,26 +14,41 @@ from oncelog.client.network.brokers import GROUP, Brokers
 from oncelog.errors import ErrorCode, KafkaError, error_code_of
 from oncelog.ids import Partition
 
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+
 ResultT = TypeVar("ResultT")
-KeyT = TypeVar("KeyT")
-Build = Callable[[Any], Any]
+ItemT = TypeVar("ItemT")
+TypesT = TypeVar("TypesT")
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
+Build: TypeAlias = Callable[[TypesT], RequestT]
+Codes: TypeAlias = Callable[[ResponseT], Iterable[ErrorCode]]
 
 
-def code_of(answer: Any) -> ErrorCode:
-    return error_code_of(answer.error_code.value)
+class Coded(Protocol):
+    """An answer, or a part of one, that has an error code. It may have an `error_message`, too."""
+
+    @property
+    def error_code(self) -> int: ...
 
 
-def message_of(answer: Any) -> str:
-    return getattr(answer, "error_message", None) or ""
+def code_of(answer: Coded) -> ErrorCode:
+    return error_code_of(answer.error_code)
 
 
-def outcome(answer: Any, what: str, value: ResultT) -> ResultT | ClientError:
+def message_of(answer: Coded) -> str:
+    message: str | None = getattr(answer, "error_message", None)
+    return message or ""
+
+
+def outcome(answer: Coded, what: str, value: ResultT) -> ResultT | ClientError:
     """Return the value, or the error that stands in the answer."""
     code = code_of(answer)
     return value if code is ErrorCode.NONE else item_error(code, what, message_of(answer))
 
 
-def raise_error(answer: Any, what: str) -> None:
+def raise_error(answer: Coded, what: str) -> None:
     """Raise the error that stands in the answer, if one does."""
     code = code_of(answer)
     if code is not ErrorCode.NONE:
@@ -58,19 +75,29 @@ class AdminCalls:
             raise item_error(error.error_code, what, error.message) from error
 
     async def any(
-        self, api_key: int, build: Build, what: str, codes: Callable[[Any], Iterable[ErrorCode]]
-    ) -> Any:
+        self,
+        api_key: kafka.ApiKey[TypesT, RequestT, object, ResponseT],
+        build: Build[TypesT, RequestT],
+        what: str,
+        codes: Codes[ResponseT],
+    ) -> ResponseT:
         """Call any broker. `codes` returns the codes of the answer; the call is made again for a code that may pass."""
 
-        async def attempt() -> Any:
+        async def attempt() -> ResponseT:
             response = await self.brokers.call_any(api_key, build)
             check_codes(codes(response), what)
             return response
 
         return await self.retrying(attempt, what)
 
-    async def node(self, node_id: int, api_key: int, build: Build, what: str) -> Any:
-        async def attempt() -> Any:
+    async def node(
+        self,
+        node_id: int,
+        api_key: kafka.ApiKey[TypesT, RequestT, object, ResponseT],
+        build: Build[TypesT, RequestT],
+        what: str,
+    ) -> ResponseT:
+        async def attempt() -> ResponseT:
             await self._know_nodes()
             return await self.brokers.call_node(node_id, api_key, build)
 
@@ -81,14 +108,18 @@ class AdminCalls:
             await self.brokers.refresh(())
 
     async def every(
-        self, api_key: int, build: Build, what: str, codes: Callable[[Any], Iterable[ErrorCode]]
-    ) -> list[Any]:
+        self,
+        api_key: kafka.ApiKey[TypesT, RequestT, object, ResponseT],
+        build: Build[TypesT, RequestT],
+        what: str,
+        codes: Codes[ResponseT],
+    ) -> list[ResponseT]:
         """Call each broker, and return all answers.
         A broker without an answer fails the call: a list with a hole looks whole."""
         view = await self.retrying(lambda: self.brokers.refresh(()), what)
 
-        async def one(node_id: int) -> Any:
-            async def attempt() -> Any:
+        async def one(node_id: int) -> ResponseT:
+            async def attempt() -> ResponseT:
                 response = await self.brokers.call_node(node_id, api_key, build)
                 check_codes(codes(response), what)
                 return response
@@ -100,13 +131,13 @@ class AdminCalls:
     async def coordinator(
         self,
         key: str,
-        api_key: int,
-        build: Build,
+        api_key: kafka.ApiKey[TypesT, RequestT, object, ResponseT],
+        build: Build[TypesT, RequestT],
         what: str,
-        codes: Callable[[Any], Iterable[ErrorCode]],
+        codes: Codes[ResponseT],
         kind: int = GROUP,
-    ) -> Any:
-        async def attempt() -> Any:
+    ) -> ResponseT:
+        async def attempt() -> ResponseT:
             response = await self.brokers.call_coordinator(kind, key, api_key, build)
             try:
                 check_codes(codes(response), what)
@@ -119,22 +150,24 @@ class AdminCalls:
 
     async def leaders(
         self,
-        items: Mapping[Partition, ResultT],
-        ask: Callable[[int, Mapping[Partition, ResultT]], Awaitable[Mapping[Partition, Any]]],
+        items: Mapping[Partition, ItemT],
+        ask: Callable[
+            [int, Mapping[Partition, ItemT]], Awaitable[Mapping[Partition, ResultT | ClientError]]
+        ],
         what: str,
-    ) -> dict[Partition, Any]:
+    ) -> dict[Partition, ResultT | ClientError]:
         """Call `ask` for each leader with its partitions, and return the result of each partition.
 
         `ask` may raise KafkaError: then the partitions without a result are asked for again. A ClientError of a
         partition is its result. So is the error of a partition that does not exist.
         """
-        found: dict[Partition, Any] = {}
+        found: dict[Partition, ResultT | ClientError] = {}
 
         async def attempt() -> None:
             left = {one: item for one, item in items.items() if one not in found}
             topics = sorted({one.topic for one in left})
             view = await self.brokers.refresh(topics)
-            by_node: dict[int, dict[Partition, ResultT]] = {}
+            by_node: dict[int, dict[Partition, ItemT]] = {}
             for partition, item in left.items():
                 leader = view.leader(partition)
                 if leader is None:

@@ -1,7 +1,10 @@
 """The administrator's requests about the cluster itself: its brokers, features and ACLs."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
+from typing import TYPE_CHECKING, TypedDict
 
 from oncelog.client.core.admin_results import (
     BrokerDescription,
@@ -14,7 +17,6 @@ from oncelog.client.errors import ClientError
 from oncelog.client.network.admin_calls import AdminCalls, code_of, message_of, outcome, raise_error
 from oncelog.errors import ErrorCode
 from oncelog.protocol import versions
-from oncelog.protocol.any_version import AnyMessage
 from oncelog.security.acl import (
     Acl,
     AclFilter,
@@ -23,6 +25,11 @@ from oncelog.security.acl import (
     Permission,
     ResourceType,
 )
+
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+
+    _DeletedAcl = kafka.DeleteAclsResponseTypes.DeleteAclsMatchingAcl
 
 _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
 
@@ -42,7 +49,11 @@ async def describe_cluster(calls: AdminCalls) -> ClusterDescription:
         response.controller_id,
         tuple(
             BrokerDescription(
-                one.broker_id, one.host, one.port, one.rack, getattr(one, "is_fenced", False)
+                one.broker_id,
+                one.host,
+                one.port,
+                one.rack,
+                hasattr(one, "is_fenced") and one.is_fenced,
             )
             for one in response.brokers
         ),
@@ -101,7 +112,17 @@ async def update_features(
 # ---------------------------------------------------------------------------------------------- ACLs
 
 
-def _filter(wanted: AclFilter) -> dict[str, int | str | None]:
+class _Filter(TypedDict):
+    resource_type_filter: int
+    resource_name_filter: str | None
+    pattern_type_filter: int
+    principal_filter: str | None
+    host_filter: str | None
+    operation: int
+    permission_type: int
+
+
+def _filter(wanted: AclFilter) -> _Filter:
     return {
         "resource_type_filter": int(wanted.resource_type),
         "resource_name_filter": wanted.resource_name,
@@ -113,7 +134,10 @@ def _filter(wanted: AclFilter) -> dict[str, int | str | None]:
     }
 
 
-def _acl(resource: AnyMessage, one: AnyMessage) -> Acl:
+def _acl(
+    resource: kafka.DescribeAclsResponseTypes.DescribeAclsResource | _DeletedAcl,
+    one: kafka.DescribeAclsResponseTypes.AclDescription | _DeletedAcl,
+) -> Acl:
     return Acl(
         ResourceType(resource.resource_type),
         resource.resource_name,
@@ -186,7 +210,9 @@ async def delete_acls(
     )
 
 
-def _deleted(wanted: AclFilter, found: AnyMessage) -> tuple[Acl, ...] | ClientError:
+def _deleted(
+    wanted: AclFilter, found: kafka.DeleteAclsResponseTypes.DeleteAclsFilterResult
+) -> tuple[Acl, ...] | ClientError:
     """Return the ACLs that the filter deleted. The first ACL that could not be deleted is the error of the filter."""
     if code_of(found) is not ErrorCode.NONE:
         return item_error(code_of(found), str(wanted), message_of(found))

@@ -1,7 +1,10 @@
 """The administrator's requests about groups of both protocols and their offsets."""
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from oncelog.client.core.admin_results import (
     GroupDescription,
@@ -23,7 +26,9 @@ from oncelog.client.network.consumer_messages import (
 from oncelog.errors import ErrorCode
 from oncelog.ids import Partition
 from oncelog.protocol import versions
-from oncelog.protocol.any_version import AnyMessage
+
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
 
 _CLASSIC = "classic"
 _CONSUMER = "consumer"
@@ -46,9 +51,9 @@ async def list_groups(
     for response in responses:
         raise_error(response, "list_groups()")
         for one in response.groups:
-            kind = (getattr(one, "group_type", "") or _CLASSIC).lower()
+            kind = (one.group_type if hasattr(one, "group_type") else "") or _CLASSIC
             found[one.group_id] = GroupListing(
-                one.group_id, kind, one.group_state, one.protocol_type
+                one.group_id, kind.lower(), one.group_state, one.protocol_type
             )
     return [found[name] for name in sorted(found)]
 
@@ -72,7 +77,9 @@ async def describe_group(calls: AdminCalls, group_id: str) -> GroupDescription:
     return await _describe_classic(calls, group_id, what)
 
 
-def _consumer_group(one: AnyMessage) -> GroupDescription:
+def _consumer_group(
+    one: kafka.ConsumerGroupDescribeResponseTypes.DescribedGroup,
+) -> GroupDescription:
     return GroupDescription(
         one.group_id,
         _CONSUMER,

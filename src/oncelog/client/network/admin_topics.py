@@ -1,8 +1,10 @@
 """The administrator's requests about topics, partitions, configs and records."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from oncelog.client.core.admin_results import (
     ConfigEntry,
@@ -17,6 +19,7 @@ from oncelog.client.core.admin_results import (
 from oncelog.client.errors import ClientError
 from oncelog.client.network.admin_calls import (
     AdminCalls,
+    Build,
     check_codes,
     code_of,
     outcome,
@@ -24,6 +27,13 @@ from oncelog.client.network.admin_calls import (
 )
 from oncelog.ids import Partition
 from oncelog.protocol import versions
+
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+
+TypesT = TypeVar("TypesT")
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
 
 _SET, _DELETE = 0, 1
 """Operations of IncrementalAlterConfigs."""
@@ -59,7 +69,9 @@ async def create_topics(
     )
 
 
-def _creatable(types: Any, topic: NewTopic) -> Any:
+def _creatable(
+    types: kafka.CreateTopicsRequestTypes, topic: NewTopic
+) -> kafka.CreateTopicsRequestTypes.CreatableTopic:
     assignment = topic.assignment or {}
     return types.CreatableTopic(
         name=topic.name,
@@ -89,7 +101,11 @@ async def delete_topics(calls: AdminCalls, names: Iterable[str]) -> Results[str,
         lambda response: map(code_of, response.responses),
     )
     return Results(
-        {one.name: outcome(one, f"topic {one.name!r}", None) for one in response.responses}
+        {
+            one.name: outcome(one, f"topic {one.name!r}", None)
+            for one in response.responses
+            if one.name is not None
+        }
     )
 
 
@@ -132,14 +148,18 @@ async def describe_topics(
         lambda response: map(code_of, response.topics),
     )
     return Results(
-        {one.name: outcome(one, f"topic {one.name!r}", _topic(one)) for one in response.topics}
+        {
+            one.name: outcome(one, f"topic {one.name!r}", _topic(one, one.name))
+            for one in response.topics
+            if one.name is not None
+        }
     )
 
 
-def _topic(one: Any) -> TopicDescription:
+def _topic(one: kafka.MetadataResponseTypes.MetadataResponseTopic, name: str) -> TopicDescription:
     partitions = sorted(one.partitions, key=lambda each: each.partition_index)
     return TopicDescription(
-        one.name,
+        name,
         str(one.topic_id),
         one.is_internal,
         tuple(
@@ -159,8 +179,13 @@ def _topic(one: Any) -> TopicDescription:
 
 
 async def _config_call(
-    calls: AdminCalls, kind: ConfigResource, name: str, api_key: int, build: Any, what: str
-) -> Any:
+    calls: AdminCalls,
+    kind: ConfigResource,
+    name: str,
+    api_key: kafka.ApiKey[TypesT, RequestT, object, ResponseT],
+    build: Build[TypesT, RequestT],
+    what: str,
+) -> ResponseT:
     if kind in _HERE and name:
         return await calls.node(int(name), api_key, build, what)
     return await calls.any(api_key, build, what, lambda response: ())
@@ -257,8 +282,10 @@ async def delete_records(
     return Results(await calls.leaders(before, ask, "delete_records()"))
 
 
-def _delete_request(types: Any, calls: AdminCalls, asked: Mapping[Partition, int]) -> Any:
-    topics: dict[str, list[Any]] = {}
+def _delete_request(
+    types: kafka.DeleteRecordsRequestTypes, calls: AdminCalls, asked: Mapping[Partition, int]
+) -> kafka.DeleteRecordsRequest:
+    topics: dict[str, list[kafka.DeleteRecordsRequestTypes.DeleteRecordsPartition]] = {}
     for partition, offset in asked.items():
         one = types.DeleteRecordsPartition(partition_index=partition.partition, offset=offset)
         topics.setdefault(partition.topic, []).append(one)

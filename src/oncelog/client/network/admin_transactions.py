@@ -1,8 +1,10 @@
 """The administrator's requests about transactions: it sees and ends them (KIP-664)."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.client.core.admin_results import (
     FencedProducer,
@@ -19,6 +21,9 @@ from oncelog.client.network.consumer_messages import by_topic
 from oncelog.errors import ErrorCode
 from oncelog.ids import Partition
 from oncelog.protocol import versions
+
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
 
 _NO_TIME: Final = -1
 
@@ -75,7 +80,9 @@ async def _describe_transaction(
     return outcome(one, f"transactional.id {name!r}", _transaction(one))
 
 
-def _transaction(one: Any) -> TransactionDescription:
+def _transaction(
+    one: kafka.DescribeTransactionsResponseTypes.TransactionState,
+) -> TransactionDescription:
     started = one.transaction_start_time
     return TransactionDescription(
         one.transactional_id,
@@ -93,7 +100,9 @@ def _transaction(one: Any) -> TransactionDescription:
 async def describe_producers(
     calls: AdminCalls, partitions: Iterable[Partition]
 ) -> Results[Partition, tuple[ProducerDescription, ...]]:
-    async def ask(node_id: int, asked: Mapping[Partition, None]) -> dict[Partition, Any]:
+    async def ask(
+        node_id: int, asked: Mapping[Partition, None]
+    ) -> dict[Partition, tuple[ProducerDescription, ...] | ClientError]:
         response = await calls.brokers.call_node(
             node_id,
             versions.DESCRIBE_PRODUCERS,
@@ -117,7 +126,9 @@ async def describe_producers(
     )
 
 
-def _producers(one: Any) -> tuple[ProducerDescription, ...]:
+def _producers(
+    one: kafka.DescribeProducersResponseTypes.PartitionResponse,
+) -> tuple[ProducerDescription, ...]:
     return tuple(
         ProducerDescription(
             each.producer_id,
@@ -138,7 +149,9 @@ async def abort_transaction(
     producer_epoch: int,
     coordinator_epoch: int,
 ) -> None:
-    async def ask(node_id: int, asked: Mapping[Partition, None]) -> dict[Partition, Any]:
+    async def ask(
+        node_id: int, asked: Mapping[Partition, None]
+    ) -> dict[Partition, ClientError | None]:
         response = await calls.brokers.call_node(
             node_id,
             versions.WRITE_TXN_MARKERS,
@@ -163,8 +176,9 @@ async def abort_transaction(
         return {partition: outcome(answer, str(partition), None)}
 
     found = await calls.leaders({partition: None}, ask, "abort_transaction()")
-    if isinstance(found[partition], ClientError):
-        raise found[partition]
+    failed = found[partition]
+    if failed is not None:
+        raise failed
 
 
 async def fence_producers(calls: AdminCalls, names: Iterable[str]) -> Results[str, FencedProducer]:

@@ -1,8 +1,10 @@
 """The administrator's requests about users of SCRAM."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Iterable, Mapping
-from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 from oncelog.client.core.admin_results import Results
 from oncelog.client.core.scram_users import (
@@ -18,7 +20,9 @@ from oncelog.client.core.scram_users import (
 from oncelog.client.errors import ClientError
 from oncelog.client.network.admin_calls import AdminCalls, code_of, outcome, raise_error
 from oncelog.protocol import versions
-from oncelog.protocol.any_version import AnyMessage
+
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
 
 _DESCRIBE = "describe_user_scram_credentials()"
 
@@ -32,7 +36,7 @@ async def describe_users(
     response = await calls.any(
         versions.DESCRIBE_USER_SCRAM_CREDENTIALS,
         lambda types: types.DescribeUserScramCredentialsRequest(
-            users=wanted and tuple(types.UserName(name=one) for one in wanted)
+            users=None if wanted is None else tuple(types.UserName(name=one) for one in wanted)
         ),
         _DESCRIBE,
         lambda response: (code_of(response), *map(code_of, response.results)),
@@ -43,7 +47,9 @@ async def describe_users(
     )
 
 
-def _infos(one: AnyMessage) -> tuple[ScramCredentialInfo, ...]:
+def _infos(
+    one: kafka.DescribeUserScramCredentialsResponseTypes.DescribeUserScramCredentialsResult,
+) -> tuple[ScramCredentialInfo, ...]:
     found = (
         ScramCredentialInfo(mechanism_name(info.mechanism), info.iterations)
         for info in one.credential_infos
@@ -82,17 +88,20 @@ async def _alter(
 
 
 def _request(
-    types: SimpleNamespace, alterations: Iterable[Alteration], passwords: Mapping[Alteration, bytes]
-) -> object:
+    types: kafka.AlterUserScramCredentialsRequestTypes,
+    alterations: Iterable[Alteration],
+    passwords: Mapping[Alteration, bytes],
+) -> kafka.AlterUserScramCredentialsRequest:
     deletions, upsertions = [], []
     for one in alterations:
-        common = {"name": one.user, "mechanism": mechanism_number(one.mechanism)}
+        mechanism = mechanism_number(one.mechanism)
         if isinstance(one, UserScramCredentialDeletion):
-            deletions.append(types.ScramCredentialDeletion(**common))
+            deletions.append(types.ScramCredentialDeletion(name=one.user, mechanism=mechanism))
         else:
             upsertions.append(
                 types.ScramCredentialUpsertion(
-                    **common,
+                    name=one.user,
+                    mechanism=mechanism,
                     iterations=one.iterations,
                     salt=one.salt,
                     salted_password=passwords[one],

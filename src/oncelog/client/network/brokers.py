@@ -5,17 +5,19 @@ attempt a broker is left alone for a while that grows (`reconnect.backoff.ms`). 
 needs a topic, when an answer said that it is old, and after `metadata.max.age.ms`.
 """
 
+from __future__ import annotations
+
 import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
-from typing import Final, TypeVar
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from oncelog.client.core.addresses import Address
 from oncelog.client.core.backoff import Backoff
-from oncelog.client.core.cluster_view import ClusterView, Leader, Node, TopicView
+from oncelog.client.core.cluster_view import ClusterView, Leader, Node
 from oncelog.client.core.login import ClientLogin
 from oncelog.client.core.spoken import TRANSACTION_VERSION, TV2
 from oncelog.client.errors import (
@@ -27,10 +29,13 @@ from oncelog.client.errors import (
     TimedOutError,
 )
 from oncelog.client.network.connection import Connection, Features
+from oncelog.client.network.metadata_messages import metadata_request, topic_views
 from oncelog.errors import ErrorCode, KafkaError, error_code_of
 from oncelog.ids import Partition
 from oncelog.protocol import versions
-from oncelog.protocol.any_version import AnyMessage
+
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +47,10 @@ _METADATA_PAUSE_S: Final = 0.1
 """Seconds between two requests for metadata that brought no news."""
 
 ResultT = TypeVar("ResultT")
-Build = Callable[[SimpleNamespace], object]
+TypesT = TypeVar("TypesT")
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
+Build: TypeAlias = Callable[[TypesT], RequestT]
 """A function that makes a request from the constructors of its version (`Schema.request_types`)."""
 
 
@@ -270,38 +278,38 @@ class Brokers:
     async def call(
         self,
         connection: Connection,
-        api_key: int,
-        build: Build,
+        api_key: kafka.ApiKey[TypesT, RequestT, object, ResponseT],
+        build: Build[TypesT, RequestT],
         timeout_ms: int | None = None,
         at_most: int | None = None,
-    ) -> AnyMessage:
+    ) -> ResponseT:
         """Make a call in the newest version that both sides know, `at_most` if given.
         Raises DisconnectedError, TimedOutError, UnsupportedError."""
         schema = connection.schema(api_key, at_most)
         timeout_s = (timeout_ms or self.settings.request_timeout_ms) / 1000
         response = await connection.call(schema, build(schema.request_types), timeout_s)
-        throttle = getattr(response, "throttle_time", None)
+        throttle: timedelta | None = getattr(response, "throttle_time", None)
         if throttle:
             self.throttle(connection, throttle.total_seconds())
         return response
 
     async def call_any(
         self,
-        api_key: int,
-        build: Build,
+        api_key: kafka.ApiKey[TypesT, RequestT, object, ResponseT],
+        build: Build[TypesT, RequestT],
         timeout_ms: int | None = None,
         at_most: int | None = None,
-    ) -> AnyMessage:
+    ) -> ResponseT:
         return await self.call(await self.any_connection(), api_key, build, timeout_ms, at_most)
 
     async def call_node(
         self,
         node_id: int,
-        api_key: int,
-        build: Build,
+        api_key: kafka.ApiKey[TypesT, RequestT, object, ResponseT],
+        build: Build[TypesT, RequestT],
         timeout_ms: int | None = None,
         at_most: int | None = None,
-    ) -> AnyMessage:
+    ) -> ResponseT:
         """Call a node by its id.
         Raises KafkaError(COORDINATOR_NOT_AVAILABLE) for a node that is not in the metadata."""
         node = self.view.nodes.get(node_id)
@@ -317,11 +325,11 @@ class Brokers:
         self,
         kind: int,
         key: str,
-        api_key: int,
-        build: Build,
+        api_key: kafka.ApiKey[TypesT, RequestT, object, ResponseT],
+        build: Build[TypesT, RequestT],
         timeout_ms: int | None = None,
         at_most: int | None = None,
-    ) -> AnyMessage:
+    ) -> ResponseT:
         """Call the coordinator of a group or a transactional id. One that fails is looked up again the next time."""
         node_id = await self.coordinator_of(kind, key)
         try:
@@ -340,7 +348,7 @@ class Brokers:
             lambda types: types.FindCoordinatorRequest(key_type=kind, coordinator_keys=(key,)),
         )
         found = response.coordinators[0]
-        code = error_code_of(found.error_code.value)
+        code = error_code_of(found.error_code)
         if code is not ErrorCode.NONE:
             raise KafkaError(code, found.error_message or f"coordinator of {key!r}")
         node = Node(found.node_id, Address(found.host, found.port), None)
@@ -422,15 +430,15 @@ class Brokers:
         is_any_new = not self._found_once.issuperset(topics or ())
         response = await self.call_any(
             versions.METADATA,
-            lambda types: _metadata_request(
+            lambda types: metadata_request(
                 types, topics, may_make=self._makes_topics and is_any_new
             ),
         )
         nodes = [
             Node(one.node_id, Address(one.host, one.port), one.rack) for one in response.brokers
         ]
-        found = [_topic_view(one) for one in response.topics]
-        self._found_once.update(one.name for one in response.topics if one.partitions)
+        found = topic_views(response)
+        self._found_once.update(one.name for one in found if one.leaders)
         self._asked_at = self._loop.time()
         if nodes:
             self.view = self.view.with_answer(
@@ -466,29 +474,6 @@ class Brokers:
             self.settings.metadata_max_age_ms / 1000, self.update_soon
         )
         self._on_change()
-
-
-def _metadata_request(
-    types: SimpleNamespace, topics: Sequence[str] | None, *, may_make: bool
-) -> object:
-    return types.MetadataRequest(
-        topics=None
-        if topics is None
-        else tuple(types.MetadataRequestTopic(topic_id=None, name=topic) for topic in topics),
-        allow_auto_topic_creation=may_make,
-        include_topic_authorized_operations=False,
-    )
-
-
-def _topic_view(topic: AnyMessage) -> TopicView:
-    partitions = sorted(topic.partitions, key=lambda one: one.partition_index)
-    return TopicView(
-        topic.name,
-        b"" if topic.topic_id is None else topic.topic_id.bytes,
-        tuple(Leader(one.leader_id, one.leader_epoch, one.replica_nodes) for one in partitions),
-        topic.is_internal,
-        error_code_of(topic.error_code.value),
-    )
 
 
 def _retrieved(task: asyncio.Task[Connection]) -> None:

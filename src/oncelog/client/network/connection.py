@@ -8,12 +8,14 @@ connect ─▶ TLS ─▶ ApiVersions ─▶ SASL ─▶ open ─▶ closed, for
 that ended the connection. After a failure the connection is closed: what stands in its stream is not known any more.
 """
 
+from __future__ import annotations
+
 import asyncio
 import ssl
 from collections import deque
 from collections.abc import Callable, Mapping
 from importlib.metadata import version as installed_version
-from typing import TYPE_CHECKING, Final, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 from oncelog.client.core.addresses import Address
 from oncelog.client.core.login import OAUTHBEARER, ClientLogin
@@ -27,7 +29,6 @@ from oncelog.client.errors import (
 )
 from oncelog.errors import ErrorCode, OncelogError, error_code_of
 from oncelog.protocol import versions
-from oncelog.protocol.any_version import AnyMessage
 from oncelog.protocol.frames import (
     FrameError,
     FrameSplitter,
@@ -39,6 +40,7 @@ from oncelog.protocol.messages import Schema, schema_of
 
 if TYPE_CHECKING:
     from oncelog.client.login import Exchange
+    from oncelog.protocol import kafka_messages as kafka
 
 ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024
 """The longest answer that is read, in bytes. A longer one is garbage: no broker sends so much."""
@@ -48,7 +50,12 @@ LOGIN_AGAIN_AFTER: Final = 0.85
 SOFTWARE_NAME: Final = "oncelog-client"
 _CORRELATION_BYTES: Final = 4
 
-OnAnswer = Callable[[AnyMessage, ClientError | None], None]
+RequestTypesT = TypeVar("RequestTypesT")
+RequestT = TypeVar("RequestT")
+ResponseTypesT = TypeVar("ResponseTypesT")
+ResponseT = TypeVar("ResponseT")
+
+OnAnswer: TypeAlias = Callable[[ResponseT | None, ClientError | None], None]
 """A callback that is called with the answer and None, or with None and the error."""
 
 
@@ -63,7 +70,7 @@ class _Pending(NamedTuple):
     correlation_id: int
     schema: Schema
     expires_at: float
-    on_answer: OnAnswer
+    on_answer: OnAnswer[Any]
 
 
 class Connection(asyncio.Protocol):
@@ -164,7 +171,7 @@ class Connection(asyncio.Protocol):
                 client_software_version=installed_version("oncelog"),
             )
             response = await self.call(schema, request, timeout_s)
-            code = error_code_of(response.error_code.value)
+            code = error_code_of(response.error_code)
             if code is ErrorCode.NONE:
                 break
             if (
@@ -184,11 +191,21 @@ class Connection(asyncio.Protocol):
         """The number of requests that are sent and not yet answered."""
         return len(self._pending)
 
-    def schema(self, api_key: int, at_most: int | None = None) -> Schema:
+    def schema(
+        self,
+        api_key: kafka.ApiKey[RequestTypesT, RequestT, ResponseTypesT, ResponseT],
+        at_most: int | None = None,
+    ) -> Schema[RequestTypesT, RequestT, ResponseTypesT, ResponseT]:
         """Return the schema of the newest version that both sides know. Raises UnsupportedError."""
         return schema_of(api_key, chosen_version(api_key, self.served, self.address, at_most))
 
-    def send(self, schema: Schema, request: object, timeout_s: float, on_answer: OnAnswer) -> None:
+    def send(
+        self,
+        schema: Schema[RequestTypesT, RequestT, ResponseTypesT, ResponseT],
+        request: RequestT,
+        timeout_s: float,
+        on_answer: OnAnswer[ResponseT],
+    ) -> None:
         """Write a request at once. `on_answer` is called once, and never before `send` returns."""
         if self._transport is None:
             error = DisconnectedError(
@@ -202,30 +219,43 @@ class Connection(asyncio.Protocol):
         if self._timer is None or expires_at < self._timer.when():
             self._set_timer()
 
-    def send_one_way(self, schema: Schema, request: object) -> bool:
+    def send_one_way(
+        self,
+        schema: Schema[RequestTypesT, RequestT, ResponseTypesT, ResponseT],
+        request: RequestT,
+    ) -> bool:
         """Write a request that gets no answer (acks=0). False: the connection is closed."""
         if self._transport is None:
             return False
         self._write(schema, request)
         return True
 
-    async def call(self, schema: Schema, request: object, timeout_s: float) -> AnyMessage:
+    async def call(
+        self,
+        schema: Schema[RequestTypesT, RequestT, ResponseTypesT, ResponseT],
+        request: RequestT,
+        timeout_s: float,
+    ) -> ResponseT:
         """Send a request and wait for its answer. Raises DisconnectedError or TimedOutError;
         the effect is then unknown."""
-        future = self._loop.create_future()
+        future: asyncio.Future[ResponseT] = self._loop.create_future()
 
-        def answered(response: AnyMessage, error: ClientError | None) -> None:
+        def answered(response: ResponseT | None, error: ClientError | None) -> None:
             if future.done():
                 return
-            if error is None:
-                future.set_result(response)
-            else:
+            if error is not None:
                 future.set_exception(error)
+            elif response is not None:
+                future.set_result(response)
 
         self.send(schema, request, timeout_s, answered)
         return await future
 
-    def _write(self, schema: Schema, request: object) -> None:
+    def _write(
+        self,
+        schema: Schema[RequestTypesT, RequestT, ResponseTypesT, ResponseT],
+        request: RequestT,
+    ) -> None:
         assert self._transport is not None
         self._correlation_id = (self._correlation_id + 1) & CORRELATION_ID_MAX
         is_flexible = schema.request.__flexible__
@@ -316,7 +346,7 @@ class _ExchangeOver(Exception):
         self.lifetime_s = lifetime_s
 
 
-def _next_step(exchange: "Exchange", answer: AnyMessage) -> tuple[Schema, object]:
+def _next_step(exchange: Exchange, answer: object) -> tuple[Schema, object]:
     """Return the exchange's next request.
     Raises _ExchangeOver at its end: StopIteration cannot leave a thread's future."""
     try:
@@ -327,10 +357,11 @@ def _next_step(exchange: "Exchange", answer: AnyMessage) -> tuple[Schema, object
     return schema, request
 
 
-def _read_api_versions(schema: Schema, frame: memoryview) -> AnyMessage:
+def _read_api_versions(schema: Schema, frame: memoryview) -> kafka.ApiVersionsResponse:
     """Read the answer to ApiVersions.
     A broker that does not know our version answers in version 0, which only the error code tells."""
     code = int.from_bytes(frame[_CORRELATION_BYTES : _CORRELATION_BYTES + 2], "big", signed=True)
     if code == ErrorCode.UNSUPPORTED_VERSION:
         return schema_of(versions.API_VERSIONS, 0).read_response(frame, _CORRELATION_BYTES)
-    return schema.read_response(frame, _CORRELATION_BYTES)
+    response: kafka.ApiVersionsResponse = schema.read_response(frame, _CORRELATION_BYTES)
+    return response

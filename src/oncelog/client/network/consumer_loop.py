@@ -4,12 +4,13 @@ Rare requests (positions, heartbeats, commits) are tasks. News for the program w
 `needs_attention` says so, and a call that waits for records is woken.
 """
 
+from __future__ import annotations
+
 import asyncio
 import logging
 import time
 from collections.abc import Coroutine, Iterable, Mapping
-from types import SimpleNamespace
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import uuid4
 
 from oncelog.client.core.consumer_record import Deserializers, reader_class
@@ -48,7 +49,13 @@ from oncelog.client.network.fetches import Fetches
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import Partition
 from oncelog.protocol import versions
-from oncelog.protocol.any_version import AnyMessage
+
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+
+TypesT = TypeVar("TypesT")
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
 
 logger = logging.getLogger(__name__)
 
@@ -354,7 +361,11 @@ class ConsumerLoop:
     def member(self) -> GroupMember:
         return self.membership.member
 
-    async def ask_group(self, api_key: int, build: Build) -> AnyMessage:
+    async def ask_group(
+        self,
+        api_key: kafka.ApiKey[TypesT, RequestT, object, ResponseT],
+        build: Build[TypesT, RequestT],
+    ) -> ResponseT:
         return await self.brokers.call_coordinator(
             GROUP, self.settings.group_id or "", api_key, build
         )
@@ -432,7 +443,9 @@ class ConsumerLoop:
             logger.info("the metadata of all topics could not be read: %s", error)
         self.wake()
 
-    def _request(self, types: SimpleNamespace, beat: Heartbeat) -> object:
+    def _request(
+        self, types: kafka.ConsumerGroupHeartbeatRequestTypes, beat: Heartbeat
+    ) -> kafka.ConsumerGroupHeartbeatRequest:
         group_id = self.settings.group_id or ""
         request = heartbeat_request(types, group_id, self.membership.member_id, beat)
         if beat.pattern and not hasattr(request, "subscribed_topic_regex"):

@@ -3,9 +3,11 @@
 A Fetch names a topic by its id where both sides know one: then a topic that was made again is another one.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from oncelog.client.core.addresses import Address
@@ -27,6 +29,11 @@ from oncelog.errors import ErrorCode, error_code_of
 from oncelog.ids import Partition
 from oncelog.protocol import versions
 
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+
+    _Fetched = kafka.FetchResponseTypes.PartitionData
+
 CONSUMER_REPLICA = -1
 _LEFT_OUT = FetchAnswer(ErrorCode.NETWORK_EXCEPTION)
 
@@ -47,8 +54,10 @@ def fetch_version_max(fetch: Fetch) -> int | None:
     return None if has_ids else BY_NAME_MAX[versions.FETCH]
 
 
-def fetch_request(types: Any, settings: ConsumerSettings, max_bytes: int, asked: Asked) -> Any:
-    topics: dict[tuple[str, bytes], list[Any]] = {}
+def fetch_request(
+    types: kafka.FetchRequestTypes, settings: ConsumerSettings, max_bytes: int, asked: Asked
+) -> kafka.FetchRequest:
+    topics: dict[tuple[str, bytes], list[kafka.FetchRequestTypes.FetchPartition]] = {}
     for part in asked.parts:
         one = types.FetchPartition(
             partition=part.partition.partition,
@@ -84,7 +93,7 @@ def _uuid(topic_id: bytes) -> UUID | None:
     return UUID(bytes=topic_id) if topic_id else None
 
 
-def fetched_partitions(response: Any, fetch: Fetch) -> dict[Partition, Any]:
+def fetched_partitions(response: kafka.FetchResponse, fetch: Fetch) -> dict[Partition, _Fetched]:
     """Return the answer's part for each partition that it contains."""
     names = _names(fetch)
     return {
@@ -95,7 +104,7 @@ def fetched_partitions(response: Any, fetch: Fetch) -> dict[Partition, Any]:
 
 
 def fetch_answers(
-    error: ErrorCode, told: Mapping[Partition, Any], fetch: Fetch, asked: Asked
+    error: ErrorCode, told: Mapping[Partition, _Fetched], fetch: Fetch, asked: Asked
 ) -> list[tuple[FetchPart, FetchAnswer | None]]:
     """Return the answer to each part of the fetch; None: the partition has no news.
 
@@ -110,9 +119,9 @@ def fetch_answers(
     ]
 
 
-def _fetch_answer(one: Any) -> FetchAnswer:
+def _fetch_answer(one: _Fetched) -> FetchAnswer:
     return FetchAnswer(
-        error_code_of(one.error_code.value),
+        error_code_of(one.error_code),
         one.records or b"",
         tuple(
             AbortedTransaction(aborted.producer_id, aborted.first_offset)
@@ -130,21 +139,22 @@ def _names(fetch: Fetch) -> dict[bytes, str]:
     return {part.topic_id: part.partition.topic for part in fetch.parts if part.topic_id}
 
 
-def _name(topic: Any, names: Mapping[bytes, str]) -> str:
+def _name(
+    topic: kafka.FetchResponseTypes.FetchableTopicResponse, names: Mapping[bytes, str]
+) -> str:
     """Return the name of a topic in an answer, which has its name or its id."""
-    name: str | None = getattr(topic, "topic", None)
-    if name is not None:
-        return name
+    if hasattr(topic, "topic"):
+        return topic.topic
     return names.get(topic.topic_id.bytes, "") if topic.topic_id is not None else ""
 
 
 def fetch_leaders(
-    response: Any, told: Mapping[Partition, Any]
+    response: kafka.FetchResponse, told: Mapping[Partition, _Fetched]
 ) -> list[tuple[Partition, Leader, Node | None]]:
     """Return the leaders that the answer names (KIP-951)."""
     nodes = {
         one.node_id: Node(one.node_id, Address(one.host, one.port), one.rack)
-        for one in getattr(response, "node_endpoints", ())
+        for one in (response.node_endpoints if hasattr(response, "node_endpoints") else ())
     }
     return [
         (
@@ -161,10 +171,13 @@ def fetch_leaders(
 
 
 def list_offsets_request(
-    types: Any, isolation: int, wanted: Sequence[tuple[Partition, int, int]], timeout_ms: int
-) -> Any:
+    types: kafka.ListOffsetsRequestTypes,
+    isolation: int,
+    wanted: Sequence[tuple[Partition, int, int]],
+    timeout_ms: int,
+) -> kafka.ListOffsetsRequest:
     """Return a ListOffsets request. `wanted`: partition, timestamp in ms, leader's epoch."""
-    topics: dict[str, list[Any]] = {}
+    topics: dict[str, list[kafka.ListOffsetsRequestTypes.ListOffsetsPartition]] = {}
     for partition, timestamp_ms, leader_epoch in wanted:
         one = types.ListOffsetsPartition(
             partition_index=partition.partition,
@@ -183,7 +196,9 @@ def list_offsets_request(
     )
 
 
-def listed_offsets(response: Any) -> dict[Partition, Any]:
+def listed_offsets(
+    response: kafka.ListOffsetsResponse,
+) -> dict[Partition, kafka.ListOffsetsResponseTypes.ListOffsetsPartitionResponse]:
     """Return, for each partition, its `error_code`, `offset`, `timestamp` and `leader_epoch`."""
     return {
         Partition(topic.name, one.partition_index): one
@@ -192,8 +207,10 @@ def listed_offsets(response: Any) -> dict[Partition, Any]:
     }
 
 
-def epochs_request(types: Any, checks: Sequence[Validation]) -> Any:
-    topics: dict[str, list[Any]] = {}
+def epochs_request(
+    types: kafka.OffsetForLeaderEpochRequestTypes, checks: Sequence[Validation]
+) -> kafka.OffsetForLeaderEpochRequest:
+    topics: dict[str, list[kafka.OffsetForLeaderEpochRequestTypes.OffsetForLeaderPartition]] = {}
     for check in checks:
         one = types.OffsetForLeaderPartition(
             partition=check.partition.partition,
@@ -211,7 +228,7 @@ def epochs_request(types: Any, checks: Sequence[Validation]) -> Any:
 
 
 def epoch_answers(
-    response: Any, checks: Sequence[Validation]
+    response: kafka.OffsetForLeaderEpochResponse, checks: Sequence[Validation]
 ) -> list[tuple[Validation, ErrorCode, int, int]]:
     """Return the answer to each validation: error, epoch, end offset."""
     found = {
@@ -225,13 +242,13 @@ def epoch_answers(
         if one is None:
             answers.append((check, ErrorCode.NETWORK_EXCEPTION, -1, -1))
         else:
-            code = error_code_of(one.error_code.value)
+            code = error_code_of(one.error_code)
             answers.append((check, code, one.leader_epoch, one.end_offset))
     return answers
 
 
 def lookup_answers(
-    response: Any, lookups: Sequence[Lookup]
+    response: kafka.ListOffsetsResponse, lookups: Sequence[Lookup]
 ) -> list[tuple[Lookup, ErrorCode, int, int]]:
     """Return the answer to each lookup: error, offset, epoch."""
     found = listed_offsets(response)
@@ -241,7 +258,7 @@ def lookup_answers(
         if one is None:
             answers.append((look, ErrorCode.NETWORK_EXCEPTION, -1, -1))
         else:
-            code = error_code_of(one.error_code.value)
+            code = error_code_of(one.error_code)
             answers.append((look, code, one.offset, one.leader_epoch))
     return answers
 
@@ -250,8 +267,11 @@ def lookup_answers(
 
 
 def offset_fetch_request(
-    types: Any, member: GroupMember, partitions: Iterable[Partition] | None, require_stable: bool
-) -> Any:
+    types: kafka.OffsetFetchRequestTypes,
+    member: GroupMember,
+    partitions: Iterable[Partition] | None,
+    require_stable: bool,
+) -> kafka.OffsetFetchRequest:
     """Return an OffsetFetch request. `partitions` None: all of the group."""
     topics = None
     if partitions is not None:
@@ -268,14 +288,16 @@ def offset_fetch_request(
     return types.OffsetFetchRequest(groups=(group,), require_stable=require_stable)
 
 
-def fetched_offsets(response: Any) -> tuple[ErrorCode, dict[Partition, OffsetToCommit | None]]:
+def fetched_offsets(
+    response: kafka.OffsetFetchResponse,
+) -> tuple[ErrorCode, dict[Partition, OffsetToCommit | None]]:
     """Return the worst error, and the committed offset of each partition; None: none is committed."""
     group = response.groups[0]
-    worst = error_code_of(group.error_code.value)
+    worst = error_code_of(group.error_code)
     found: dict[Partition, OffsetToCommit | None] = {}
     for topic in group.topics:
         for one in topic.partitions:
-            code = error_code_of(one.error_code.value)
+            code = error_code_of(one.error_code)
             if code is not ErrorCode.NONE:
                 worst = code
             found[Partition(topic.name, one.partition_index)] = (
@@ -289,9 +311,11 @@ def fetched_offsets(response: Any) -> tuple[ErrorCode, dict[Partition, OffsetToC
 
 
 def offset_commit_request(
-    types: Any, member: GroupMember, offsets: Mapping[Partition, OffsetToCommit]
-) -> Any:
-    topics: dict[str, list[Any]] = {}
+    types: kafka.OffsetCommitRequestTypes,
+    member: GroupMember,
+    offsets: Mapping[Partition, OffsetToCommit],
+) -> kafka.OffsetCommitRequest:
+    topics: dict[str, list[kafka.OffsetCommitRequestTypes.OffsetCommitRequestPartition]] = {}
     for partition, offset in offsets.items():
         one = types.OffsetCommitRequestPartition(
             partition_index=partition.partition,
@@ -312,9 +336,9 @@ def offset_commit_request(
     )
 
 
-def commit_codes(response: Any) -> dict[Partition, ErrorCode]:
+def commit_codes(response: kafka.OffsetCommitResponse) -> dict[Partition, ErrorCode]:
     return {
-        Partition(topic.name, one.partition_index): error_code_of(one.error_code.value)
+        Partition(topic.name, one.partition_index): error_code_of(one.error_code)
         for topic in response.topics
         for one in topic.partitions
     }
@@ -323,7 +347,9 @@ def commit_codes(response: Any) -> dict[Partition, ErrorCode]:
 # ---------------------------------------------------------------------------------------------- the group's membership
 
 
-def heartbeat_request(types: Any, group_id: str, member_id: str, beat: Heartbeat) -> Any:
+def heartbeat_request(
+    types: kafka.ConsumerGroupHeartbeatRequestTypes, group_id: str, member_id: str, beat: Heartbeat
+) -> kafka.ConsumerGroupHeartbeatRequest:
     owned = None if beat.owned is None else _topic_partitions(types, beat.owned)
     return types.ConsumerGroupHeartbeatRequest(
         group_id=group_id,
@@ -339,7 +365,9 @@ def heartbeat_request(types: Any, group_id: str, member_id: str, beat: Heartbeat
     )
 
 
-def _topic_partitions(types: Any, owned: Target) -> tuple[Any, ...]:
+def _topic_partitions(
+    types: kafka.ConsumerGroupHeartbeatRequestTypes, owned: Target
+) -> tuple[kafka.ConsumerGroupHeartbeatRequestTypes.TopicPartitions, ...]:
     topics: dict[bytes, list[int]] = {}
     for topic_id, number in sorted(owned):
         topics.setdefault(topic_id, []).append(number)
@@ -349,7 +377,7 @@ def _topic_partitions(types: Any, owned: Target) -> tuple[Any, ...]:
     )
 
 
-def heartbeat_answer(response: Any) -> HeartbeatAnswer:
+def heartbeat_answer(response: kafka.ConsumerGroupHeartbeatResponse) -> HeartbeatAnswer:
     target = None
     if response.assignment is not None:
         target = frozenset(
@@ -359,7 +387,7 @@ def heartbeat_answer(response: Any) -> HeartbeatAnswer:
             for number in topic.partitions
         )
     return HeartbeatAnswer(
-        error_code_of(response.error_code.value),
+        error_code_of(response.error_code),
         response.error_message or "",
         response.member_epoch,
         int(response.heartbeat_interval / timedelta(milliseconds=1)),

@@ -1,9 +1,11 @@
 """The Fetch requests of one consumer: each leaves at once in its node's session, and its answer has a callback."""
 
+from __future__ import annotations
+
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.client.core.counts import NodeTimes
 from oncelog.client.core.fetch_session import Asked, FetchSession
@@ -22,8 +24,14 @@ from oncelog.client.network.consumer_messages import (
 )
 from oncelog.errors import error_code_of
 from oncelog.protocol import versions
-from oncelog.protocol.any_version import AnyMessage
 from oncelog.protocol.messages import Schema
+
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+
+    FetchSchema = Schema[
+        kafka.FetchRequestTypes, kafka.FetchRequest, kafka.FetchResponseTypes, kafka.FetchResponse
+    ]
 
 logger = logging.getLogger(__name__)
 
@@ -54,9 +62,9 @@ class Fetches:
         asked = session.ask(fetch, has_ids=schema.version > BY_NAME_MAX[versions.FETCH])
         began = self._loop.time()
 
-        def answered(response: AnyMessage, error: ClientError | None) -> None:
+        def answered(response: kafka.FetchResponse | None, error: ClientError | None) -> None:
             self.times.add(fetch.node_id, self._loop.time() - began)
-            if error is not None:
+            if response is None:
                 logger.debug("a fetch was not answered: %s", error)
                 session.lost()
                 self._core.fetch_lost(fetch, self._now_ms())
@@ -71,21 +79,21 @@ class Fetches:
     def _write(
         self,
         connection: Connection,
-        schema: Schema,
+        schema: FetchSchema,
         fetch: Fetch,
         asked: Asked,
-        answered: OnAnswer,
+        answered: OnAnswer[kafka.FetchResponse],
     ) -> None:
         settings = self._core.settings
         request = fetch_request(schema.request_types, settings, fetch.max_bytes, asked)
         connection.send(schema, request, settings.request_timeout_ms / 1000, answered)
 
     def _fetched(
-        self, session: FetchSession, asked: Asked, fetch: Fetch, response: AnyMessage
+        self, session: FetchSession, asked: Asked, fetch: Fetch, response: kafka.FetchResponse
     ) -> None:
         core = self._core
         core.fetch_ended(fetch)
-        error = error_code_of(response.error_code.value)
+        error = error_code_of(response.error_code)
         told = fetched_partitions(response, fetch)
         now_ms = self._now_ms()
         if session.answered(error, response.session_id, told):
@@ -125,5 +133,5 @@ class Fetches:
         return self._loop.time() * 1000
 
 
-def _ignored(response: AnyMessage, error: ClientError | None) -> None:
+def _ignored(response: object, error: ClientError | None) -> None:
     pass

@@ -84,12 +84,12 @@ async def _ask(
     answers = listed_offsets(response)
     for partition, _, _ in asked:
         one = answers.get(partition)
-        code = ErrorCode.NETWORK_EXCEPTION if one is None else error_code_of(one.error_code.value)
+        code = ErrorCode.NETWORK_EXCEPTION if one is None else error_code_of(one.error_code)
         if code is ErrorCode.NONE and one is not None:
             found[partition] = (
                 None
                 if one.offset < 0
-                else OffsetAtTime(one.offset, _milliseconds(one.timestamp), one.leader_epoch)
+                else OffsetAtTime(one.offset, one.timestamp, one.leader_epoch)
             )
         elif code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             raise AuthorizationError(f"the user may not read the offsets of {partition}", code)
@@ -98,7 +98,3 @@ async def _ask(
             raise KafkaError(code, str(partition))
         else:
             raise RefusedError(f"the offsets of {partition}: {code.name}", code)
-
-
-def _milliseconds(timestamp: object) -> int:
-    return timestamp if isinstance(timestamp, int) else -1

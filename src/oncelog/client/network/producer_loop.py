@@ -4,10 +4,12 @@ A turn costs no task. It comes soon after a change, however many changes there w
 is due.
 """
 
+from __future__ import annotations
+
 import asyncio
 import logging
 import random
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.client.core.accumulator import NEVER, Drained
 from oncelog.client.core.counts import NodeTimes
@@ -31,8 +33,17 @@ from oncelog.client.network.producer_messages import (
 )
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.protocol import versions
-from oncelog.protocol.any_version import AnyMessage
 from oncelog.protocol.messages import Schema
+
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
+
+    ProduceSchema = Schema[
+        kafka.ProduceRequestTypes,
+        kafka.ProduceRequest,
+        kafka.ProduceResponseTypes,
+        kafka.ProduceResponse,
+    ]
 
 logger = logging.getLogger(__name__)
 
@@ -172,24 +183,28 @@ class ProducerLoop:
         except FatalError as error:
             self._lost(request, error)
             return
-        message = produce_request(schema, self.settings, request)
+        message = produce_request(schema.request_types, self.settings, request)
         if self.settings.acks == 0:
             self._send_one_way(connection, schema, message, request)
             return
 
         began = self.loop.time()
 
-        def answered(response: AnyMessage, error: ClientError | None) -> None:
+        def answered(response: kafka.ProduceResponse | None, error: ClientError | None) -> None:
             self.times.add(request.node_id, self.loop.time() - began)
-            if error is not None:
-                self._lost(request, error)
-            else:
+            if response is not None:
                 self._produced(connection, request, response)
+            elif error is not None:
+                self._lost(request, error)
 
         connection.send(schema, message, self.settings.request_timeout_ms / 1000, answered)
 
     def _send_one_way(
-        self, connection: Connection, schema: Schema, message: object, request: Drained
+        self,
+        connection: Connection,
+        schema: ProduceSchema,
+        message: kafka.ProduceRequest,
+        request: Drained,
     ) -> None:
         """Send batches with acks=0: they count as delivered when written, and their offset is not known (S2-56)."""
         is_written = connection.send_one_way(schema, message)
@@ -199,7 +214,9 @@ class ProducerLoop:
             self.core.batch_answered(batch, PartitionAnswer(code), self.now_ms())
         self.wake()
 
-    def _produced(self, connection: Connection, request: Drained, response: AnyMessage) -> None:
+    def _produced(
+        self, connection: Connection, request: Drained, response: kafka.ProduceResponse
+    ) -> None:
         if response.throttle_time:
             self.brokers.throttle(connection, response.throttle_time.total_seconds())
         for told in new_leaders(response, request.batches):

@@ -1,8 +1,10 @@
 """The producer's calls as Kafka's messages, and their answers as values of the core."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from oncelog.client.core.accumulator import Drained
@@ -23,32 +25,31 @@ from oncelog.client.core.transaction_calls import (
     InitProducerId,
 )
 from oncelog.client.errors import UnsupportedError
-from oncelog.client.network.brokers import GROUP, TRANSACTION, Brokers
+from oncelog.client.network.brokers import GROUP, TRANSACTION, Brokers, Build
 from oncelog.errors import ErrorCode, error_code_of
 from oncelog.ids import Partition
 from oncelog.protocol import versions
-from oncelog.protocol.messages import Schema
+
+if TYPE_CHECKING:
+    from oncelog.protocol import kafka_messages as kafka
 
 _TWO_PHASE_FROM: Final = 6
 """InitProducerId's first version with two-phase commit (KIP-939)."""
 
-API_OF: Final[Mapping[type, int]] = {
-    InitProducerId: versions.INIT_PRODUCER_ID,
-    AddPartitions: versions.ADD_PARTITIONS_TO_TXN,
-    AddOffsets: versions.ADD_OFFSETS_TO_TXN,
-    CommitOffsets: versions.TXN_OFFSET_COMMIT,
-    EndTxn: versions.END_TXN,
-}
+TypesT = TypeVar("TypesT")
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
 
 
 def has_ids(request: Drained) -> bool:
     return all(batch.topic_id for batch in request.batches)
 
 
-def produce_request(schema: Schema, settings: ProducerSettings, request: Drained) -> Any:
-    types = schema.request_types
-    is_by_name = schema.version <= BY_NAME_MAX[versions.PRODUCE]
-    topics: dict[tuple[str, bytes], list[Any]] = {}
+def produce_request(
+    types: kafka.ProduceRequestTypes, settings: ProducerSettings, request: Drained
+) -> kafka.ProduceRequest:
+    is_by_name = types.version <= BY_NAME_MAX[versions.PRODUCE]
+    topics: dict[tuple[str, bytes], list[kafka.ProduceRequestTypes.PartitionProduceData]] = {}
     for batch in request.batches:
         assert batch.records is not None
         # Copied: the batch may be given up, and its memory used otherwise, before the bytes have left.
@@ -61,17 +62,16 @@ def produce_request(schema: Schema, settings: ProducerSettings, request: Drained
         acks=settings.acks,
         timeout=timedelta(milliseconds=settings.request_timeout_ms),
         topic_data=tuple(
-            types.TopicProduceData(
-                **({"name": name} if is_by_name else {"topic_id": UUID(bytes=topic_id)}),
-                partition_data=tuple(data),
-            )
+            types.TopicProduceData(name=name, partition_data=tuple(data))
+            if is_by_name
+            else types.TopicProduceData(topic_id=UUID(bytes=topic_id), partition_data=tuple(data))
             for (name, topic_id), data in topics.items()
         ),
     )
 
 
 def produce_answers(
-    response: Any, batches: Sequence[ProducerBatch]
+    response: kafka.ProduceResponse, batches: Sequence[ProducerBatch]
 ) -> list[tuple[ProducerBatch, PartitionAnswer]]:
     """Return the answer to each batch.
     One that the response leaves out gets NETWORK_EXCEPTION: its outcome is unknown."""
@@ -89,27 +89,28 @@ def _names(batches: Iterable[ProducerBatch]) -> dict[bytes, str]:
     return {batch.topic_id: batch.partition.topic for batch in batches if batch.topic_id}
 
 
-def _name(topic: Any, names: Mapping[bytes, str]) -> str:
+def _name(
+    topic: kafka.ProduceResponseTypes.TopicProduceResponse, names: Mapping[bytes, str]
+) -> str:
     """Return the name of a topic in an answer, which has its name or its id."""
-    name: str | None = getattr(topic, "name", None)
-    if name is not None:
-        return name
+    if hasattr(topic, "name"):
+        return topic.name
     return names.get(topic.topic_id.bytes, "") if topic.topic_id is not None else ""
 
 
 def new_leaders(
-    response: Any, batches: Iterable[ProducerBatch]
+    response: kafka.ProduceResponse, batches: Iterable[ProducerBatch]
 ) -> list[tuple[Partition, Leader, Node | None]]:
     """Return the leaders that the answer names (KIP-951)."""
     names = _names(batches)
     told: list[tuple[Partition, Leader, Node | None]] = []
     nodes = {
         one.node_id: Node(one.node_id, Address(one.host, one.port), one.rack)
-        for one in getattr(response, "node_endpoints", ())
+        for one in (response.node_endpoints if hasattr(response, "node_endpoints") else ())
     }
     for topic in response.responses:
         for one in topic.partition_responses:
-            leader = getattr(one, "current_leader", None)
+            leader = one.current_leader if hasattr(one, "current_leader") else None
             if leader is not None and leader.leader_id >= 0:
                 partition = Partition(_name(topic, names), one.index)
                 told.append(
@@ -122,10 +123,12 @@ def new_leaders(
     return told
 
 
-def _partition_answer(one: Any) -> PartitionAnswer:
+def _partition_answer(
+    one: kafka.ProduceResponseTypes.PartitionProduceResponse,
+) -> PartitionAnswer:
     appended = one.log_append_time
     return PartitionAnswer(
-        error_code_of(one.error_code.value),
+        error_code_of(one.error_code),
         one.base_offset,
         -1 if appended is None else int(appended.timestamp() * 1000),
         one.log_start_offset,
@@ -140,23 +143,77 @@ def _partition_answer(one: Any) -> PartitionAnswer:
 async def ask(brokers: Brokers, settings: ProducerSettings, call: Call, is_tv2: bool) -> Answer:
     """Send a call to its coordinator, or to any broker, and return the answer.
     Raises as `Brokers.call_coordinator` does."""
-    api_key = API_OF[type(call)]
-    at_most = None if is_tv2 else TV1_MAX.get(api_key)
+    sender = _Sender(brokers, settings, is_tv2)
+    match call:
+        case InitProducerId():
+            initialised = await sender.send(
+                versions.INIT_PRODUCER_ID, lambda types: _init_request(types, settings, call)
+            )
+            return _initialised(initialised)
+        case AddPartitions():
+            added = await sender.send(
+                versions.ADD_PARTITIONS_TO_TXN,
+                lambda types: _partitions_request(types, settings, call),
+            )
+            return _of_partitions(
+                (Partition(topic.name, one.partition_index), one.partition_error_code)
+                for topic in added.results_by_topic_v3_and_below
+                for one in topic.results_by_partition
+            )
+        case AddOffsets(identity, member):
+            response = await sender.send(
+                versions.ADD_OFFSETS_TO_TXN,
+                lambda types: types.AddOffsetsToTxnRequest(
+                    transactional_id=settings.transactional_id or "",
+                    producer_id=identity.producer_id,
+                    producer_epoch=identity.producer_epoch,
+                    group_id=member.group_id,
+                ),
+            )
+            return Answer(error_code_of(response.error_code))
+        case CommitOffsets():
+            committed = await sender.send(
+                versions.TXN_OFFSET_COMMIT,
+                lambda types: _offsets_request(types, settings, call),
+                call.member.group_id,
+            )
+            return _of_partitions(
+                (Partition(topic.name, one.partition_index), one.error_code)
+                for topic in committed.topics
+                for one in topic.partitions
+            )
+        case EndTxn(identity, is_commit):
+            ended = await sender.send(
+                versions.END_TXN,
+                lambda types: types.EndTxnRequest(
+                    transactional_id=settings.transactional_id or "",
+                    producer_id=identity.producer_id,
+                    producer_epoch=identity.producer_epoch,
+                    committed=is_commit,
+                ),
+            )
+            return _ended(ended)
 
-    def build(types: Any) -> Any:
-        return _request(types, settings, call)
 
-    if settings.transactional_id is None:
-        response = await brokers.call_any(api_key, build, at_most=at_most)
-    elif isinstance(call, CommitOffsets):
-        response = await brokers.call_coordinator(
-            GROUP, call.member.group_id, api_key, build, at_most=at_most
-        )
-    else:
-        response = await brokers.call_coordinator(
-            TRANSACTION, settings.transactional_id, api_key, build, at_most=at_most
-        )
-    return _answer(call, response)
+class _Sender(NamedTuple):
+    brokers: Brokers
+    settings: ProducerSettings
+    is_tv2: bool
+
+    async def send(
+        self,
+        api_key: kafka.ApiKey[TypesT, RequestT, object, ResponseT],
+        build: Build[TypesT, RequestT],
+        group_id: str | None = None,
+    ) -> ResponseT:
+        """Send a request to the coordinator of the group, or of the transaction; without a transaction to any
+        broker."""
+        at_most = None if self.is_tv2 else TV1_MAX.get(api_key)
+        name = self.settings.transactional_id
+        if name is None:
+            return await self.brokers.call_any(api_key, build, at_most=at_most)
+        kind, key = (TRANSACTION, name) if group_id is None else (GROUP, group_id)
+        return await self.brokers.call_coordinator(kind, key, api_key, build, at_most=at_most)
 
 
 def forget_coordinator(brokers: Brokers, settings: ProducerSettings, call: Call) -> None:
@@ -167,64 +224,47 @@ def forget_coordinator(brokers: Brokers, settings: ProducerSettings, call: Call)
         brokers.forget_coordinator(TRANSACTION, settings.transactional_id)
 
 
-def _request(types: Any, settings: ProducerSettings, call: Call) -> Any:
-    who = {"transactional_id": settings.transactional_id}
-    match call:
-        case InitProducerId(known, keep_prepared):
-            return types.InitProducerIdRequest(
-                **who,
-                transaction_timeout=timedelta(milliseconds=settings.transaction_timeout_ms),
-                producer_id=known.producer_id,
-                producer_epoch=known.producer_epoch,
-                **_two_phase(types, settings, keep_prepared),
-            )
-        case AddPartitions(identity, partitions):
-            topics: dict[str, list[int]] = {}
-            for partition in partitions:
-                topics.setdefault(partition.topic, []).append(partition.partition)
-            return types.AddPartitionsToTxnRequest(
-                v3_and_below_transactional_id=settings.transactional_id,
-                v3_and_below_producer_id=identity.producer_id,
-                v3_and_below_producer_epoch=identity.producer_epoch,
-                v3_and_below_topics=tuple(
-                    types.AddPartitionsToTxnTopic(name=name, partitions=tuple(numbers))
-                    for name, numbers in topics.items()
-                ),
-            )
-        case AddOffsets(identity, member):
-            return types.AddOffsetsToTxnRequest(
-                **who,
-                producer_id=identity.producer_id,
-                producer_epoch=identity.producer_epoch,
-                group_id=member.group_id,
-            )
-        case CommitOffsets():
-            return _offsets_request(types, who, call)
-        case EndTxn(identity, is_commit):
-            return types.EndTxnRequest(
-                **who,
-                producer_id=identity.producer_id,
-                producer_epoch=identity.producer_epoch,
-                committed=is_commit,
-            )
-
-
-def _two_phase(types: Any, settings: ProducerSettings, keep_prepared: bool) -> dict[str, bool]:
-    """Return InitProducerId's fields of two-phase commit.
-    Raises UnsupportedError where the broker does not know them."""
+def _init_request(
+    types: kafka.InitProducerIdRequestTypes, settings: ProducerSettings, call: InitProducerId
+) -> kafka.InitProducerIdRequest:
+    """Return the request. Raises UnsupportedError where it needs two-phase commit and the broker does not know it."""
     enabled = settings.transaction_two_phase_commit_enable
-    if not (enabled or keep_prepared):
-        return {}
-    if types.version < _TWO_PHASE_FROM:
+    if (enabled or call.keep_prepared) and types.version < _TWO_PHASE_FROM:
         raise UnsupportedError(
             "this broker has no two-phase commit: it serves InitProducerId up to version "
             f"{types.version}, and KIP-939 came with {_TWO_PHASE_FROM}"
         )
-    return {"enable2_pc": enabled, "keep_prepared_txn": keep_prepared}
+    return types.InitProducerIdRequest(
+        transactional_id=settings.transactional_id,
+        transaction_timeout=timedelta(milliseconds=settings.transaction_timeout_ms),
+        producer_id=call.known.producer_id,
+        producer_epoch=call.known.producer_epoch,
+        enable2_pc=enabled,
+        keep_prepared_txn=call.keep_prepared,
+    )
 
 
-def _offsets_request(types: Any, who: Mapping[str, str | None], call: CommitOffsets) -> Any:
-    topics: dict[str, list[Any]] = {}
+def _partitions_request(
+    types: kafka.AddPartitionsToTxnRequestTypes, settings: ProducerSettings, call: AddPartitions
+) -> kafka.AddPartitionsToTxnRequest:
+    topics: dict[str, list[int]] = {}
+    for partition in call.partitions:
+        topics.setdefault(partition.topic, []).append(partition.partition)
+    return types.AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=settings.transactional_id or "",
+        v3_and_below_producer_id=call.identity.producer_id,
+        v3_and_below_producer_epoch=call.identity.producer_epoch,
+        v3_and_below_topics=tuple(
+            types.AddPartitionsToTxnTopic(name=name, partitions=tuple(numbers))
+            for name, numbers in topics.items()
+        ),
+    )
+
+
+def _offsets_request(
+    types: kafka.TxnOffsetCommitRequestTypes, settings: ProducerSettings, call: CommitOffsets
+) -> kafka.TxnOffsetCommitRequest:
+    topics: dict[str, list[kafka.TxnOffsetCommitRequestTypes.TxnOffsetCommitRequestPartition]] = {}
     for partition, offset in call.offsets.items():
         one = types.TxnOffsetCommitRequestPartition(
             partition_index=partition.partition,
@@ -234,7 +274,7 @@ def _offsets_request(types: Any, who: Mapping[str, str | None], call: CommitOffs
         )
         topics.setdefault(partition.topic, []).append(one)
     return types.TxnOffsetCommitRequest(
-        **who,
+        transactional_id=settings.transactional_id or "",
         group_id=call.member.group_id,
         producer_id=call.identity.producer_id,
         producer_epoch=call.identity.producer_epoch,
@@ -248,33 +288,23 @@ def _offsets_request(types: Any, who: Mapping[str, str | None], call: CommitOffs
     )
 
 
-def _answer(call: Call, response: Any) -> Answer:
-    match call:
-        case InitProducerId() | EndTxn():
-            identity = None
-            producer_id = getattr(response, "producer_id", -1)
-            if producer_id >= 0:
-                identity = Identity(producer_id, response.producer_epoch)
-            kept = None
-            if getattr(response, "ongoing_txn_producer_id", -1) >= 0:
-                kept = Identity(
-                    response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch
-                )
-            return Answer(error_code_of(response.error_code.value), identity=identity, kept=kept)
-        case AddOffsets():
-            return Answer(error_code_of(response.error_code.value))
-        case AddPartitions():
-            return _of_partitions(
-                (Partition(topic.name, one.partition_index), one.partition_error_code.value)
-                for topic in response.results_by_topic_v3_and_below
-                for one in topic.results_by_partition
-            )
-        case CommitOffsets():
-            return _of_partitions(
-                (Partition(topic.name, one.partition_index), one.error_code.value)
-                for topic in response.topics
-                for one in topic.partitions
-            )
+def _initialised(response: kafka.InitProducerIdResponse) -> Answer:
+    kept = None
+    if hasattr(response, "ongoing_txn_producer_id") and response.ongoing_txn_producer_id >= 0:
+        kept = Identity(response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch)
+    identity = _identity(response.producer_id, response.producer_epoch)
+    return Answer(error_code_of(response.error_code), identity=identity, kept=kept)
+
+
+def _ended(response: kafka.EndTxnResponse) -> Answer:
+    identity = None
+    if hasattr(response, "producer_id"):
+        identity = _identity(response.producer_id, response.producer_epoch)
+    return Answer(error_code_of(response.error_code), identity=identity)
+
+
+def _identity(producer_id: int, producer_epoch: int) -> Identity | None:
+    return Identity(producer_id, producer_epoch) if producer_id >= 0 else None
 
 
 def _of_partitions(codes: Iterable[tuple[Partition, int]]) -> Answer:
