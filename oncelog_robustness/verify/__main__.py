@@ -23,6 +23,7 @@ from oncelog.errors import OncelogError
 from oncelog_robustness.chaos.folder import folder_of_run
 from oncelog_robustness.chaos.options import libraries_of, seed_of
 from oncelog_robustness.checkers.verdict import Answer
+from oncelog_robustness.clients.libraries import LIBRARIES
 from oncelog_robustness.history import Isolation
 from oncelog_robustness.verify import options as given
 from oncelog_robustness.verify.cleaning import clean, new_run, prefix_of
@@ -130,7 +131,7 @@ def _run(said: _Said, faults: Faults, console: Console) -> int:
     every_s = duration_s("--fault-every", said.every, EVERY_LEAST_S, EVERY_MOST_S)
     run = new_run()
     folder = said.folder or Path(f"oncelog-verify-{run}")
-    libraries = libraries_of(list(said.libraries) if said.libraries else None)
+    libraries = libraries_of(list(said.libraries or ()), tuple(LIBRARIES))
     seed = seed_of(said.seed)
     with folder_of_run(folder) as made:
         order = Order(

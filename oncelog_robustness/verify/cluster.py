@@ -23,6 +23,7 @@ from oncelog_robustness.history import Isolation, Partition
 MODULES: Final[Mapping[str, str]] = {
     "aiokafka": "aiokafka",
     "confluent-kafka": "confluent_kafka",
+    "kafka-python": "kafka",
     "oncelog": "oncelog",
 }
 """The module that must be installed for each client library."""

@@ -21,7 +21,7 @@ from oncelog_robustness.chaos.steady import KIND as STEADY
 from oncelog_robustness.chaos.steady import SteadyParameters
 from oncelog_robustness.checkers.verdict import Answer
 from oncelog_robustness.clients.login import choose_login
-from oncelog_robustness.scenario import load_scenario
+from oncelog_robustness.scenario import Scenario, load_scenario
 from oncelog_robustness.verify.cleaning import clean, prefix_of
 from oncelog_robustness.verify.cluster import Found, installed, look
 from oncelog_robustness.verify.drivers import Faults
@@ -141,7 +141,9 @@ def _run_options(order: Order, found: Found) -> RunOptions:
         folder=order.folder,
         seed=order.seed or secrets.randbelow(SEED_MAX) + 1,
         duration_ms=int(order.lasts_s * 1000),
-        scenario=load_scenario(str(SCENARIO), {**kinds, STEADY: SteadyParameters}),
+        scenario=_with_all(
+            load_scenario(str(SCENARIO), {**kinds, STEADY: SteadyParameters}), found.libraries
+        ),
         libraries=found.libraries,
         replay=f"oncelog verify {order.address}",
         hits_per_minute=60 / order.fault_every_s,
@@ -149,6 +151,15 @@ def _run_options(order: Order, found: Found) -> RunOptions:
         topic_config=found.topic_config,
         judges_unread=True,
     )
+
+
+def _with_all(scenario: Scenario, libraries: Sequence[str]) -> Scenario:
+    """Return the scenario with so many writers in each workload that each library has one."""
+    workloads = tuple(
+        {**one, "writers": max(one["writers"], len(libraries))} if "writers" in one else one
+        for one in scenario.workloads
+    )
+    return scenario.model_copy(update={"workloads": workloads})
 
 
 async def _stoppable(
