@@ -28,8 +28,7 @@ from oncelog_robustness.history import Isolation
 from oncelog_robustness.verify import options as given
 from oncelog_robustness.verify.cleaning import clean, new_run, prefix_of
 from oncelog_robustness.verify.drivers import Faults
-from oncelog_robustness.verify.histories import read_history
-from oncelog_robustness.verify.judging import judged
+from oncelog_robustness.verify.offline import judge_history
 from oncelog_robustness.verify.options import (
     EVERY_LEAST_S,
     EVERY_MOST_S,
@@ -39,7 +38,7 @@ from oncelog_robustness.verify.options import (
     duration_s,
     isolation_of,
 )
-from oncelog_robustness.verify.report import About, content_of, measures_of, show, write_report
+from oncelog_robustness.verify.report import About, content_of, show, write_report
 from oncelog_robustness.verify.run import Order, Stopped, verify_cluster
 
 FOR_DEFAULT: Final = "2m"
@@ -151,24 +150,23 @@ def _clean(said: _Said, run: str) -> int:
 
 
 def _judge_file(path: Path, isolation: Isolation, folder: Path | None) -> int:
-    read = read_history(path, isolation)
-    facts = read.history.facts
+    found = judge_history(path, isolation)
+    facts = found.facts
     about = About(
         target=facts.get("target", str(path)),
         run=facts.get("run", ""),
         clients=tuple(one for one in facts.get("libraries", "").split(", ") if one),
-        limits=read.notes,
+        limits=found.notes,
         again=f"oncelog verify --history {shlex.quote(str(path))}",
     )
-    judgement, measures = judged(read.history), measures_of(read.history)
-    content = content_of(judgement, read.history, measures, about)
+    content = content_of(found.judgement, found.tried, found.measures, about)
     made = folder or Path(f"{path.name.partition('.')[0]}-verdict")
     try:
         made.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OncelogError(f"cannot make {made}: {error.strerror}; give --folder") from error
-    show(Console(), content, write_report(made, content, measures))
-    return 0 if judgement.answer is Answer.OK else 1
+    show(Console(), content, write_report(made, content, found.measures))
+    return 0 if found.judgement.answer is Answer.OK else 1
 
 
 def _say(console: Console, what: str, error: Exception) -> None:

@@ -15,6 +15,7 @@ from rich.console import Console
 from oncelog.errors import OncelogError
 from oncelog.wording import counted
 from oncelog_robustness.arguments import SEED_MAX
+from oncelog_robustness.chaos.measures import Tried
 from oncelog_robustness.chaos.progress import Progress
 from oncelog_robustness.chaos.run import ChaosRun, RunOptions, RunResult
 from oncelog_robustness.chaos.steady import KIND as STEADY
@@ -92,7 +93,7 @@ def verify_cluster(order: Order, faults: Faults, console: Console) -> int:
         return 1
     about = _about(order, result, limits, target.cleaned, is_stopped=is_stopped)
     judgement = judged(result.history, result.verdicts)
-    content = content_of(judgement, result.history, result.measures, about)
+    content = content_of(judgement, Tried.of(result.history), result.measures, about)
     show(Console(), content, write_report(order.folder, content, result.measures))
     return 0 if judgement.answer is Answer.OK else 1
 
