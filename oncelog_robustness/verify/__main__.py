@@ -60,6 +60,7 @@ class _Said:
     config: str
     every: str
     libraries: Sequence[str] | None
+    java_classpath: str
     folder: Path | None
     seed: str
 
@@ -79,6 +80,7 @@ def main(
     namespace: given.Namespace = "",
     context: given.Context = "",
     library: given.Library = None,
+    java_classpath: given.JavaClasspath = "",
     folder: given.Folder = None,
     seed: given.Seed = "0",
     history: given.HistoryFile = None,
@@ -94,7 +96,7 @@ def main(
     console = Console(stderr=True)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
-    said = _Said(bootstrap, lasts, config, fault_every, library, folder, seed)
+    said = _Said(bootstrap, lasts, config, fault_every, library, java_classpath, folder, seed)
     faults = Faults(
         tuple(fault or ()), heal, tuple(pid_file or ()), restart, tuple(container or ()), pods
     ).at(namespace, context)
@@ -134,7 +136,15 @@ def _run(said: _Said, faults: Faults, console: Console) -> int:
     seed = seed_of(said.seed)
     with folder_of_run(folder) as made:
         order = Order(
-            addresses, said.config, run, made.absolute(), lasts_s, every_s, libraries, seed
+            bootstrap=addresses,
+            client_config=said.config,
+            run=run,
+            folder=made.absolute(),
+            lasts_s=lasts_s,
+            fault_every_s=every_s,
+            libraries=libraries,
+            java_classpath=said.java_classpath,
+            seed=seed,
         )
         return verify_cluster(order, faults, console)
 

@@ -21,6 +21,7 @@ from oncelog_robustness.chaos.run import ChaosRun, RunOptions, RunResult
 from oncelog_robustness.chaos.steady import KIND as STEADY
 from oncelog_robustness.chaos.steady import SteadyParameters
 from oncelog_robustness.checkers.verdict import Answer
+from oncelog_robustness.clients.java_process import forget
 from oncelog_robustness.clients.login import choose_login
 from oncelog_robustness.scenario import Scenario, load_scenario
 from oncelog_robustness.verify.cleaning import clean, prefix_of
@@ -54,6 +55,8 @@ class Order:
     lasts_s: float
     fault_every_s: float
     libraries: tuple[str, ...]
+    java_classpath: str
+    """The jars of Kafka's Java client; empty: those of KAFKA_HOME."""
     seed: int
     """The seed of the run; 0: one is drawn."""
 
@@ -70,6 +73,13 @@ def verify_cluster(order: Order, faults: Faults, console: Console) -> int:
     """Verify a cluster and return the exit code.
     Raises OncelogError when the run cannot begin, Stopped at a second Ctrl-C."""
     choose_login(read_client_config(order.client_config).login)
+    try:
+        return _verify(order, faults, console)
+    finally:
+        forget()
+
+
+def _verify(order: Order, faults: Faults, console: Console) -> int:
     driver = faults.driver(order.folder)
     found, missing = _looked(order, console)
     limits = (*missing, *found.left_out)
@@ -101,7 +111,7 @@ def verify_cluster(order: Order, faults: Faults, console: Console) -> int:
 def _looked(order: Order, console: Console) -> tuple[Found, tuple[str, ...]]:
     """Look at the cluster; return the result and why some clients take no part.
     If this raises, what it made is removed first."""
-    wanted, missing = installed(order.libraries)
+    wanted, missing = installed(order.libraries, order.java_classpath)
     if not wanted:
         raise OncelogError(". ".join(missing))
 

@@ -123,6 +123,14 @@ def test_a_sound_history_of_jepsen_breaks_nothing():
             "inconsistent-offsets",
         ),
         (
+            # What Jepsen found in a real run: two processes were told the same offset.
+            (
+                *done(7, "ok", "send", "[[:send 11 1]]", "[[:send 11 [537 1]]]"),
+                *done(8, "ok", "send", "[[:send 11 2]]", "[[:send 11 [537 2]]]"),
+            ),
+            "inconsistent-offsets",
+        ),
+        (
             (*WRITTEN, *POLLED, *done(1, "ok", "poll", "[[:poll]]", "[[:poll {5 [[0 1]]}]]")),
             "poll-reversal",
         ),
