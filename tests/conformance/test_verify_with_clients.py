@@ -38,7 +38,7 @@ def test_a_client_works_under_verify_and_nothing_is_found(server, tmp_path, libr
     assert report["operations"]["Poll"] > 0
 
 
-def test_java_without_its_jars_or_a_java_is_told_and_others_go_on(monkeypatch):
+def test_a_java_that_is_not_there_is_told_and_others_go_on(monkeypatch):
     monkeypatch.delenv("KAFKA_HOME", raising=False)
     there, missing = installed(("java", "kafka-python"), "")
     assert there == ("kafka-python",)
