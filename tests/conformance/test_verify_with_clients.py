@@ -52,7 +52,6 @@ def test_a_java_that_is_not_there_is_told_and_others_go_on(monkeypatch):
 
 def test_a_class_path_without_kafka_clients_is_told(tmp_path):
     fetched_jars(CACHE)  # It skips where there is no JDK.
-    (tmp_path / "other.jar").touch()
     reason = java_process.prepare(f"{tmp_path}/*")
     assert reason == f"no kafka-clients in the class path {tmp_path}/*"
     assert java_process.CLASSPATH_VARIABLE not in java_process.os.environ
