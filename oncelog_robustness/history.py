@@ -215,7 +215,7 @@ class History:
 
     def sealed(self) -> "History":
         """Return a history of the same operations that is not changed any more, so that results of `once` are kept."""
-        return History(self.facts, self.operations, {})
+        return self if self._found is not None else History(self.facts, self.operations, {})
 
     def once(self, name: Any, make: Callable[[], FoundT]) -> FoundT:
         """Return what `make` returns.

@@ -206,7 +206,8 @@ def _judge_part(task: _Task[LookT]) -> tuple[list[Verdict], LookT]:
     with task.path.open("rb") as file:
         lines = _Lines(file, task.part)
         try:
-            history = History.from_lines(lines)
+            # Sealed here, so that the checkers and the look share what is made of it once.
+            history = History.from_lines(lines).sealed()
         except (ValueError, TypeError, KeyError) as error:
             raise ValueError(f"line {lines.number()}: {error}") from error
     history.facts = task.facts
