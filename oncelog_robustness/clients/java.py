@@ -104,9 +104,9 @@ class _JavaClient:
         self._process: JavaProcess | None = None
 
     async def start(self) -> None:
-        process = await JavaProcess.enter(java_login())
-        self._process = process
-        words = [word for pair in self._settings.items() for word in pair]
+        process = self._process = JavaProcess.enter()
+        settings = {**self._settings, **java_login()}
+        words = [word for name, value in settings.items() for word in (name, _hex(str(value)))]
         try:
             await process.ask(CALL_TIMEOUT_S, f"{self._kind}-open", self.name, *words)
         except JavaError as error:

@@ -23,6 +23,7 @@ CLASSPATH_VARIABLE: Final = "ONCELOG_VERIFY_JAVA_CLASSPATH"
 """The class path of the compiled program and of Kafka's jars, for the processes of a run."""
 SOURCE: Final = Path(__file__).parent / "java_client" / "KafkaWorker.java"
 COMPILE_TIMEOUT_S: Final = 120
+IDLE_S: Final = 10.0
 JVM: Final = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _COMPILER: Final = ("-m", "jdk.compiler/com.sun.tools.javac.Main", "-nowarn", "-proc:none")
 
@@ -89,19 +90,18 @@ class JavaError(Exception):
 
 
 class JavaProcess:
-    """The Java process of this process. The first client starts it, and the last one that is closed ends it."""
+    """The Java process of this process. The first client starts it. It ends when it had no client for `IDLE_S`, and with
+    this process: a start takes a second of a processor, and the last reads open one consumer after the other."""
 
     _mine: "JavaProcess | None" = None
 
     @classmethod
-    async def enter(cls, settings: Mapping[str, str]) -> "JavaProcess":
-        """Return the process for one client more. `settings` are Kafka's own, of every client."""
+    def enter(cls) -> "JavaProcess":
+        """Return the process for one client more."""
         found = cls._mine
         # A forked child must not write into the pipe of its parent.
         if found is None or found._owner != os.getpid() or found._has_ended:
             found = cls._mine = JavaProcess()
-            for name, value in settings.items():
-                await found.ask(30, "set", name, value.encode().hex())
         found._clients += 1
         return found
 
@@ -150,9 +150,18 @@ class JavaProcess:
         return answer
 
     def leave(self) -> None:
-        """One client less; the last one ends the process."""
+        """Count one client less."""
         self._clients -= 1
-        if self._clients == 0:
+        self._loop.call_later(IDLE_S, self._end_if_idle)
+
+    @classmethod
+    def end_mine(cls) -> None:
+        """End the process of this process if it has no client."""
+        if cls._mine is not None and cls._mine._owner == os.getpid():
+            cls._mine._end_if_idle()
+
+    def _end_if_idle(self) -> None:
+        if self._clients == 0 and not self._has_ended:
             self._has_ended = True
             assert self._process.stdin is not None
             self._process.stdin.close()

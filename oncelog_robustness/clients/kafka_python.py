@@ -134,8 +134,11 @@ class KafkaPythonProducer:
         """The error because of which no other transaction can begin; None if one can."""
 
     async def start(self) -> None:
-        """Connect. Raises Unanswered when no broker answers."""
-        await self._call(self._connect)
+        """Connect. Raises Unanswered when no broker answers, Refused for a login that the library does not take."""
+        try:
+            await self._call(self._connect)
+        except (OSError, ValueError, AssertionError) as error:
+            raise Refused(f"it cannot connect: {error!r}") from error
 
     def _connect(self) -> None:
         client = _Producer(**self._options)

@@ -51,12 +51,15 @@ class KafkaPythonConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
         self._new_positions: Mapping[Partition, int] | None = None
 
     async def start(self) -> None:
-        """Connect. Raises Unanswered when no broker answers."""
+        """Connect. Raises Unanswered when no broker answers, Refused for a login that the library does not take."""
 
         def connect() -> None:
             self._client = kafka.KafkaConsumer(**self._options)
 
-        await self._call(connect)
+        try:
+            await self._call(connect)
+        except (OSError, ValueError, AssertionError) as error:
+            raise Refused(f"it cannot connect: {error!r}") from error
 
     async def assign(self, positions: Mapping[Partition, int]) -> None:
         def assign() -> None:

@@ -16,7 +16,7 @@ from oncelog.wording import counted
 from oncelog_robustness.chaos.plan import REPLICAS
 from oncelog_robustness.clients.admin import WireAdmin
 from oncelog_robustness.clients.contract import ClientError, Clients
-from oncelog_robustness.clients.java_process import prepare
+from oncelog_robustness.clients.java_process import JavaProcess, prepare
 from oncelog_robustness.clients.libraries import LIBRARIES
 from oncelog_robustness.clients.wire import SPOKEN, Brokers, Lost, Unreachable, check, types_of
 from oncelog_robustness.history import Isolation, Partition
@@ -100,6 +100,7 @@ async def look(
             left_out.append(f"{name} takes no part: {failure}")
         else:
             libraries.append(name)
+    JavaProcess.end_mine()
     if not libraries:
         raise OncelogError("no client can commit a transaction here. " + ". ".join(left_out))
     return Found(count, cluster_id, tuple(libraries), tuple(left_out))

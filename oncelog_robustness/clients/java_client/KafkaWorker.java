@@ -56,7 +56,6 @@ public final class KafkaWorker {
     private final Map<String, OneProducer> producers = new ConcurrentHashMap<>();
     private final Map<String, OneConsumer> consumers = new ConcurrentHashMap<>();
     private final Map<String, ConsumerGroupMetadata> memberships = new ConcurrentHashMap<>();
-    private final Properties common = new Properties();
 
     public static void main(String[] arguments) throws Exception {
         // What logs write must not come between answers.
@@ -70,10 +69,7 @@ public final class KafkaWorker {
     }
 
     private void take(String[] words) {
-        if (words[1].equals("set")) {
-            common.put(words[2], new String(bytes(words[3]), StandardCharsets.UTF_8));
-            answer(words[0], "");
-        } else if (words[1].equals("close")) {
+        if (words[1].equals("close")) {
             // It must not wait for a call that does not return.
             new Thread(() -> close(words)).start();
         } else {
@@ -301,11 +297,10 @@ public final class KafkaWorker {
 
     // ------------------------------------------------------------------------------------------------- words
 
-    private Properties config(String[] words, int from) {
+    private static Properties config(String[] words, int from) {
         Properties config = new Properties();
-        config.putAll(common);
         for (int at = from; at + 1 < words.length; at += 2) {
-            config.put(words[at], words[at + 1]);
+            config.put(words[at], new String(bytes(words[at + 1]), StandardCharsets.UTF_8));
         }
         return config;
     }
