@@ -90,8 +90,11 @@ class JavaError(Exception):
 
 
 class JavaProcess:
-    """The Java process of this process. The first client starts it. It ends when it had no client for `IDLE_S`, and with
-    this process: a start takes a second of a processor, and the last reads open one consumer after the other."""
+    """The Java process of this process, which the first client starts.
+
+    It ends with this process, or after `IDLE_S` seconds without a client. A start takes a second of a processor, and the
+    last reads open one consumer after the other.
+    """
 
     _mine: "JavaProcess | None" = None
 
@@ -99,8 +102,7 @@ class JavaProcess:
     def enter(cls) -> "JavaProcess":
         """Return the process for one client more."""
         found = cls._mine
-        # A forked child must not write into the pipe of its parent.
-        if found is None or found._owner != os.getpid() or found._has_ended:
+        if found is None or not found._is_usable():
             found = cls._mine = JavaProcess()
         found._clients += 1
         return found
@@ -148,6 +150,15 @@ class JavaProcess:
         if "error" in answer:
             raise JavaError(answer)
         return answer
+
+    def _is_usable(self) -> bool:
+        """False in a forked child, which must not write into its parent's pipe, and in another loop."""
+        if self._owner != os.getpid():
+            return False
+        if self._loop is not asyncio.get_running_loop():
+            self._clients = 0
+            self._end_if_idle()
+        return not self._has_ended
 
     def leave(self) -> None:
         """Count one client less."""
