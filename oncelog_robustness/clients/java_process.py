@@ -92,8 +92,8 @@ class JavaError(Exception):
 class JavaProcess:
     """The Java process of this process, which the first client starts.
 
-    It ends with this process, or after `IDLE_S` seconds without a client. A start takes a second of a processor, and the
-    last reads open one consumer after the other.
+    It ends with this process, or after `IDLE_S` seconds without a client. A start takes a second of a processor, and
+    the last reads open one consumer after the other.
     """
 
     _mine: "JavaProcess | None" = None
