@@ -134,7 +134,7 @@ class Clients(Protocol):
     """A factory of clients of one library against one target."""
 
     library: str
-    """The library's name: `aiokafka`, `confluent-kafka`, `kafka-python` or `oncelog`."""
+    """The library's name: `aiokafka`, `confluent-kafka`, `java`, `kafka-python` or `oncelog`."""
     bootstrap: Sequence[str]
     """The bootstrap addresses of the clients, each `host:port`."""
 
