@@ -217,7 +217,7 @@ class History:
     def sealed(self) -> "History":
         """Return a history of the same operations that nobody may change any more. Only such a history keeps what
         `once` makes."""
-        return History(self.facts, self.operations, {})
+        return self if self._found is not None else History(self.facts, self.operations, {})
 
     def once(self, name: Any, make: Callable[[], FoundT]) -> FoundT:
         """Return the result of `make`. A sealed history, which does not grow any more, calls `make` once for each

@@ -21,9 +21,10 @@ import os
 import re
 import sys
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, Generic, TypeVar
 
 from oncelog.errors import OncelogError
 from oncelog_robustness.checkers.all import judge
@@ -44,6 +45,10 @@ _BEGIN: Final = b'{"operation": "'
 _FAULT: Final = _BEGIN + Fault.__name__.encode()
 _FACT: Final = _BEGIN + WorkloadFact.__name__.encode()
 _FINAL_READ: Final = _BEGIN + FinalRead.__name__.encode()
+
+LookT = TypeVar("LookT")
+Look = Callable[[History, Sequence[Verdict]], LookT]
+"""A function that looks at a part and its verdicts, in the process that judges it. It is one of a module."""
 
 
 class Parts:
@@ -89,7 +94,7 @@ class Parts:
         """Put all lines with any of these names into one part, and return a slot of that part. Raises OncelogError
         for a line without a name: `History.lines` writes none."""
         if not names or not line.startswith(_BEGIN):
-            raise OncelogError(f"this is no operation of a history: {line[:80]!r}")
+            raise OncelogError(f"line {self.count + 2} is no operation of a history: {line[:80]!r}")
         slots = [self._slot(name) for name in names]
         first = self._root(slots[0])
         for other in slots[1:]:
@@ -154,36 +159,88 @@ def _names_in_fact(line: bytes) -> set[bytes]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Judged(Generic[LookT]):
+    facts: dict[str, str]
+    verdicts: list[Verdict]
+    looks: list[LookT]
+    """What was seen in each part, the largest part first."""
+
+
 def judge_file(path: Path, most: int = PART_OPERATIONS, jobs: int = 0) -> list[Verdict]:
     """Return the verdicts of every checker on the history in this file. `jobs` is the number of processes; 0 means
     one for each processor. Raises OncelogError or ValueError for a file that is no history."""
+    return judge_parts(path, _see_nothing, most, jobs).verdicts
+
+
+def _see_nothing(history: History, verdicts: Sequence[Verdict]) -> None:
+    return None
+
+
+def judge_parts(
+    path: Path, look: Look[LookT], most: int = PART_OPERATIONS, jobs: int = 0
+) -> Judged[LookT]:
+    """Judge the file as `judge_file` does, and look at each part. Raises OncelogError, ValueError with the line."""
     gc.disable()
     with path.open("rb") as file:
         parts = Parts(file)
     packed = parts.packed(most)
-    tasks = [(path, parts.facts, part) for part in packed]
+    facts = parts.facts
+    tasks = [_Task(path, facts, part, look) for part in packed]
     del parts, packed
     context = multiprocessing.get_context("fork")
     # A process that has judged one part keeps its memory: the next part has a process of its own.
     with context.Pool(jobs or os.cpu_count(), maxtasksperchild=1) as pool:
         found = list(pool.imap(_judge_part, tasks, chunksize=1))
-    return merged(found)
+    verdicts = merged([one for one, _ in found])
+    return Judged(facts, verdicts, [seen for _, seen in found])
 
 
-def _judge_part(task: tuple[Path, dict[str, str], "array[int]"]) -> list[Verdict]:
-    path, facts, part = task
+@dataclass(frozen=True, slots=True)
+class _Task(Generic[LookT]):
+    path: Path
+    facts: dict[str, str]
+    part: "array[int]"
+    look: Look[LookT]
+
+
+def _judge_part(task: _Task[LookT]) -> tuple[list[Verdict], LookT]:
     # Operations hold no cycles, and looking for them takes a third of the time.
     gc.disable()
-    with path.open("rb") as file:
-        history = History.from_lines(_lines(file, part))
-    history.facts = facts
-    return judge(history, Observations(is_healed=True))
+    with task.path.open("rb") as file:
+        lines = _Lines(file, task.part)
+        try:
+            # Sealed here, so that the checkers and the look share what is made of it once.
+            history = History.from_lines(lines).sealed()
+        except (ValueError, TypeError, KeyError) as error:
+            raise ValueError(f"line {lines.number()}: {error}") from error
+    history.facts = task.facts
+    verdicts = judge(history, Observations(is_healed=True))
+    return verdicts, task.look(history, verdicts)
 
 
-def _lines(file: BinaryIO, part: "array[int]") -> Iterator[str]:
-    for at in part:
-        file.seek(at)
-        yield file.readline().decode()
+class _Lines:
+    """The lines of a part."""
+
+    def __init__(self, file: BinaryIO, part: "array[int]") -> None:
+        self._file = file
+        self._part = part
+        self._at = 0
+
+    def __iter__(self) -> Iterator[str]:
+        for at in self._part:
+            self._at = at
+            self._file.seek(at)
+            yield self._file.readline().decode()
+
+    def number(self) -> int:
+        """Return the number of the last line in the file. It reads the file up to there."""
+        self._file.seek(0)
+        number = 0
+        while self._file.tell() <= self._at:
+            self._file.readline()
+            number += 1
+        return number
 
 
 def merged(found: Sequence[Sequence[Verdict]]) -> list[Verdict]:

@@ -7,11 +7,20 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Final, Self
 
 from oncelog_robustness.chaos.plan import role_of
 from oncelog_robustness.fault_plan import FAMILIES, FaultKind
-from oncelog_robustness.history import Ending, Fault, History, Outcome, Transaction
+from oncelog_robustness.history import (
+    Ending,
+    Fault,
+    FinalRead,
+    History,
+    Outcome,
+    PlainSend,
+    Poll,
+    Transaction,
+)
 
 FAULT_PLAN: Final = "fault-plan"
 """The client name under which a history holds the faults of the plan; workloads kill their own clients beside it."""
@@ -95,6 +104,28 @@ class Measures:
         return 1 - lost_ms / max(1, self.until_ms - self.from_ms)
 
 
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """How much a history holds."""
+
+    operations: Mapping[str, int]
+    """The number of operations of each kind."""
+    sends: int
+    records_read: int
+    faults: tuple[Fault, ...]
+
+    @classmethod
+    def of(cls, history: History) -> Self:
+        return cls(
+            operations=Counter(type(one).__name__ for one in history.operations),
+            sends=sum(len(one.sends) for one in history.all(Transaction))
+            + len(history.all(PlainSend)),
+            records_read=sum(len(one.reads) for one in history.all(Poll))
+            + sum(len(one.reads) for one in history.all(FinalRead)),
+            faults=tuple(history.all(Fault)),
+        )
+
+
 def percentile(values: Sequence[int], share: float) -> int | None:
     """Return the least value that `share` of the values do not exceed; None if there are none."""
     if not values:
@@ -104,7 +135,11 @@ def percentile(values: Sequence[int], share: float) -> int | None:
 
 
 def planned_faults(history: History) -> list[Fault]:
-    return [fault for fault in history.all(Fault) if fault.client == FAULT_PLAN]
+    return planned(history.all(Fault))
+
+
+def planned(faults: Sequence[Fault]) -> list[Fault]:
+    return [fault for fault in faults if fault.client == FAULT_PLAN]
 
 
 def measure(
@@ -117,7 +152,14 @@ def measure(
 ) -> Measures:
     """Compute the measures of a run. `pulse` is the name of the client that commits without a pause; its
     restarts are called `pulse#1`, `pulse#2` and so on."""
-    commits = sorted(
+    commits = commits_of(history, pulse)
+    faults = planned_faults(history)
+    return measures_from(commits, faults, transactions_of(history), from_ms, until_ms, roles, lags)
+
+
+def commits_of(history: History, pulse: str) -> list[Commit]:
+    """Return the commits of the client `pulse`, in the order in which they ended."""
+    return sorted(
         (
             Commit(one.client, one.invoked_ms, one.asked_ms, one.completed_ms)
             for one in history.all(Transaction)
@@ -128,7 +170,18 @@ def measure(
         ),
         key=lambda commit: commit.ended_ms,
     )
-    faults = planned_faults(history)
+
+
+def measures_from(
+    commits: Sequence[Commit],
+    faults: Sequence[Fault],
+    transactions: Mapping[str, int],
+    from_ms: int,
+    until_ms: int,
+    roles: Sequence[str],
+    lags: Sequence[Lag],
+) -> Measures:
+    """Compute the measures from the commits of the pulse, the faults of the plan, and how transactions ended."""
     absences = _absences(commits, faults)
     recoveries = tuple(_recovery(fault, commits, absences) for fault in faults)
     return Measures(
@@ -139,7 +192,7 @@ def measure(
         recoveries=recoveries,
         roles=tuple(_summary(role, recoveries, faults) for role in roles),
         lags=tuple(lags),
-        transactions=_transactions(history),
+        transactions=dict(sorted(transactions.items())),
     )
 
 
@@ -221,6 +274,6 @@ def _summary(role: str, recoveries: Sequence[Recovery], faults: Sequence[Fault])
     )
 
 
-def _transactions(history: History) -> dict[str, int]:
-    counted = Counter(f"{one.ending} {one.outcome}" for one in history.all(Transaction))
-    return dict(sorted(counted.items()))
+def transactions_of(history: History) -> Counter[str]:
+    """Return the number of transactions by how they ended."""
+    return Counter(f"{one.ending} {one.outcome}" for one in history.all(Transaction))

@@ -1,6 +1,7 @@
 """The command line's options of chaos, all taken as text, so that an error is one line that names the wrong
 value."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -9,7 +10,7 @@ import typer
 from oncelog.errors import OncelogError
 from oncelog_robustness.arguments import SEED_MAX
 from oncelog_robustness.chaos.plan import HITS_PER_MINUTE
-from oncelog_robustness.clients.libraries import LIBRARIES
+from oncelog_robustness.clients.libraries import IN_CHAOS, LIBRARIES
 from oncelog_robustness.fault_plan import FaultKind
 
 MINUTES_LEAST, MINUTES_MOST = 0.1, 1440.0
@@ -56,7 +57,9 @@ Folder = Annotated[
 ]
 Library = Annotated[
     list[str] | None,
-    typer.Option(help=f"client library: {', '.join(LIBRARIES)}; repeatable; default: every one"),
+    typer.Option(
+        help=f"client library: {', '.join(LIBRARIES)}; repeatable; default: {', '.join(IN_CHAOS)}"
+    ),
 ]
 OnKubernetes = Annotated[
     bool, typer.Option("--kubernetes", help="break the pods of a release of the chart")
@@ -132,8 +135,9 @@ def seed_of(text: str) -> int:
     return seed
 
 
-def libraries_of(wanted: list[str] | None) -> tuple[str, ...]:
+def libraries_of(wanted: list[str] | None, by_default: Sequence[str] = IN_CHAOS) -> tuple[str, ...]:
+    """Return the libraries that were named, or else those by default. Raises OncelogError for an unknown one."""
     for name in wanted or ():
         if name not in LIBRARIES:
             raise OncelogError(f"no client library {name!r}; there are {', '.join(LIBRARIES)}")
-    return tuple(wanted or LIBRARIES)
+    return tuple(wanted or by_default)

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from oncelog_robustness.chaos.measures import FAULT_PLAN, Measures, percentile
+from oncelog_robustness.chaos.measures import FAULT_PLAN, Measures, Tried, percentile
 from oncelog_robustness.chaos.page.build import build_page
 from oncelog_robustness.chaos.run import RunResult
 from oncelog_robustness.checkers.verdict import Answer
 from oncelog_robustness.fault_plan import FaultKind
-from oncelog_robustness.history import Fault, FinalRead, History, Poll
+from oncelog_robustness.history import Fault
 
 REPORT_JSON: Final = "report.json"
 REPORT_MD: Final = "report.md"
@@ -54,17 +54,17 @@ def report_content(result: RunResult) -> dict[str, Any]:
             }
             for verdict in result.verdicts
         ],
-        **measured(result.history, measures),
+        **measured(Tried.of(result.history), measures),
         "never_reached": never_reached(result),
         "limits": list(result.limits),
     }
 
 
-def measured(history: History, measures: Measures) -> dict[str, Any]:
+def measured(tried: Tried, measures: Measures) -> dict[str, Any]:
     """Return the measured part of the report: faults and recoveries, what clients did, and how fast it went."""
     latencies = [commit.latency_ms for commit in measures.commits]
     return {
-        "faults": _faults(history.all(Fault)),
+        "faults": _faults(tried.faults),
         "roles": [
             {
                 "role": one.role,
@@ -77,12 +77,9 @@ def measured(history: History, measures: Measures) -> dict[str, Any]:
             }
             for one in measures.roles
         ],
-        "operations": dict(
-            sorted(Counter(type(one).__name__ for one in history.operations).items())
-        ),
+        "operations": dict(sorted(tried.operations.items())),
         "transactions": dict(measures.transactions),
-        "records_read": sum(len(one.reads) for one in history.all(Poll))
-        + sum(len(one.reads) for one in history.all(FinalRead)),
+        "records_read": tried.records_read,
         "pulse": {
             "commits": len(measures.commits),
             "availability": round(measures.availability, 4),

@@ -145,7 +145,7 @@ class Clients(Protocol):
     """A factory of producers, consumers and admin clients of one library, against one cluster."""
 
     library: str
-    """The library's name: `aiokafka`, `confluent-kafka` or `oncelog`."""
+    """The library's name: `aiokafka`, `confluent-kafka`, `java`, `kafka-python` or `oncelog`."""
     bootstrap: Sequence[str]
     """The bootstrap addresses of the clients, each `host:port`."""
 

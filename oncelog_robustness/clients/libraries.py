@@ -25,12 +25,29 @@ def _confluent(bootstrap: Sequence[str]) -> Clients:
     return ConfluentClients(bootstrap)
 
 
+def _kafka_python(bootstrap: Sequence[str]) -> Clients:
+    from oncelog_robustness.clients.kafka_python import KafkaPythonClients
+
+    return KafkaPythonClients(bootstrap)
+
+
+def _java(bootstrap: Sequence[str]) -> Clients:
+    from oncelog_robustness.clients.java import JavaClients
+
+    return JavaClients(bootstrap)
+
+
 LIBRARIES: Final[Mapping[str, Callable[[Sequence[str]], Clients]]] = {
     "aiokafka": _aiokafka,
     "oncelog": _oncelog,
     "confluent-kafka": _confluent,
+    "kafka-python": _kafka_python,
+    "java": _java,
 }
 """For each library's name, a function that makes its `Clients` for a list of `host:port`."""
+
+IN_CHAOS: Final = ("aiokafka", "oncelog", "confluent-kafka")
+"""The libraries that take part in chaos where none are named."""
 
 SIMULATED: Final = ("aiokafka", "oncelog")
 """The libraries that are pure asyncio, so that they run in the simulator."""

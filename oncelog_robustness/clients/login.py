@@ -2,6 +2,8 @@
 where nothing sets it, clients connect in plaintext."""
 
 import asyncio
+import json
+from pathlib import Path
 from typing import Any
 
 from aiokafka.abc import AbstractTokenProvider
@@ -9,6 +11,7 @@ from aiokafka.abc import AbstractTokenProvider
 from oncelog.client.access_token import fetch_token
 from oncelog.client.core.login import OAUTHBEARER, ClientLogin, properties_of
 from oncelog.client.login import tls_context
+from oncelog.errors import OncelogError
 
 _chosen: list[ClientLogin] = []
 
@@ -89,4 +92,61 @@ def aiokafka_login() -> dict[str, Any]:
             "sasl_plain_username": login.user,
             "sasl_plain_password": login.password,
         }
+    return found
+
+
+def kafka_python_login() -> dict[str, Any]:
+    """Return the arguments of kafka-python's clients for the chosen login."""
+    login = chosen_login()
+    if login is None:
+        return {}
+    found: dict[str, Any] = {"security_protocol": login.protocol}
+    if login.has_tls:
+        found["ssl_context"] = tls_context(login)
+        found["ssl_check_hostname"] = login.checks_host_name
+    if login.has_sasl and login.mechanism == OAUTHBEARER:
+        # Only who uses this library has it.
+        from oncelog_robustness.clients.kafka_python_tokens import KafkaPythonTokens
+
+        found |= {
+            "sasl_mechanism": OAUTHBEARER,
+            "sasl_oauth_token_provider": KafkaPythonTokens(login),
+        }
+    elif login.has_sasl:
+        found |= {
+            "sasl_mechanism": login.mechanism,
+            "sasl_plain_username": login.user,
+            "sasl_plain_password": login.password,
+        }
+    return found
+
+
+def java_login() -> dict[str, str]:
+    """Return the settings of Kafka's Java client for the chosen login. Raises OncelogError for OAUTHBEARER."""
+    login = chosen_login()
+    if login is None:
+        return {}
+    found = {"security.protocol": login.protocol}
+    if login.has_sasl:
+        if login.mechanism == OAUTHBEARER:
+            raise OncelogError("the Java client of verify cannot log in with OAUTHBEARER")
+        kind = "plain.Plain" if login.mechanism == "PLAIN" else "scram.Scram"
+        words = f"username={json.dumps(login.user)} password={json.dumps(login.password)}"
+        module = f"org.apache.kafka.common.security.{kind}LoginModule"
+        found |= {
+            "sasl.mechanism": login.mechanism,
+            "sasl.jaas.config": f"{module} required {words};",
+        }
+    if login.has_tls:
+        if login.ca:
+            found["ssl.truststore.type"] = "PEM"
+            found["ssl.truststore.certificates"] = Path(login.ca).read_text()
+        if login.certificate:
+            found["ssl.keystore.type"] = "PEM"
+            found["ssl.keystore.certificate.chain"] = Path(login.certificate).read_text()
+            found["ssl.keystore.key"] = Path(login.key or login.certificate).read_text()
+        if login.key_password:
+            found["ssl.key.password"] = login.key_password
+        if not login.checks_host_name:
+            found["ssl.endpoint.identification.algorithm"] = ""
     return found

@@ -20,7 +20,7 @@ class CallThread:
     def __init__(self, name: str) -> None:
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._is_stuck = False
-        threading.Thread(target=self._work, name=name, daemon=True).start()
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
 
     async def call(self, timeout_s: float, function: Callable[[], ResultT]) -> ResultT:
         """Run the function in the thread, and return or raise what it does. Raises Unanswered if that takes longer
@@ -40,6 +40,9 @@ class CallThread:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(_settle, future, result, failure)
 
+        if self._thread.ident is None:
+            # Not before it is needed: a process that is forked later should have few threads.
+            self._thread.start()
         self._calls.put(run)
         try:
             async with asyncio.timeout(timeout_s):

@@ -23,12 +23,12 @@ from oncelog.errors import OncelogError
 from oncelog_robustness.chaos.folder import folder_of_run
 from oncelog_robustness.chaos.options import libraries_of, seed_of
 from oncelog_robustness.checkers.verdict import Answer
+from oncelog_robustness.clients.libraries import LIBRARIES
 from oncelog_robustness.history import Isolation
 from oncelog_robustness.verify import options as given
 from oncelog_robustness.verify.cleaning import clean, new_run, prefix_of
 from oncelog_robustness.verify.drivers import Faults
-from oncelog_robustness.verify.histories import read_history
-from oncelog_robustness.verify.judging import judged
+from oncelog_robustness.verify.offline import judge_history
 from oncelog_robustness.verify.options import (
     EVERY_LEAST_S,
     EVERY_MOST_S,
@@ -38,7 +38,7 @@ from oncelog_robustness.verify.options import (
     duration_s,
     isolation_of,
 )
-from oncelog_robustness.verify.report import About, content_of, measures_of, show, write_report
+from oncelog_robustness.verify.report import About, content_of, show, write_report
 from oncelog_robustness.verify.run import Order, Stopped, verify_cluster
 
 FOR_DEFAULT: Final = "2m"
@@ -60,6 +60,7 @@ class _Said:
     config: str
     every: str
     libraries: Sequence[str] | None
+    java_classpath: str
     folder: Path | None
     seed: str
 
@@ -79,6 +80,7 @@ def main(
     namespace: given.Namespace = "",
     context: given.Context = "",
     library: given.Library = None,
+    java_classpath: given.JavaClasspath = "",
     folder: given.Folder = None,
     seed: given.Seed = "0",
     history: given.HistoryFile = None,
@@ -94,7 +96,7 @@ def main(
     console = Console(stderr=True)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
-    said = _Said(bootstrap, lasts, config, fault_every, library, folder, seed)
+    said = _Said(bootstrap, lasts, config, fault_every, library, java_classpath, folder, seed)
     faults = Faults(
         tuple(fault or ()), heal, tuple(pid_file or ()), restart, tuple(container or ()), pods
     ).at(namespace, context)
@@ -130,11 +132,19 @@ def _run(said: _Said, faults: Faults, console: Console) -> int:
     every_s = duration_s("--fault-every", said.every, EVERY_LEAST_S, EVERY_MOST_S)
     run = new_run()
     folder = said.folder or Path(f"oncelog-verify-{run}")
-    libraries = libraries_of(list(said.libraries) if said.libraries else None)
+    libraries = libraries_of(list(said.libraries or ()), tuple(LIBRARIES))
     seed = seed_of(said.seed)
     with folder_of_run(folder) as made:
         order = Order(
-            addresses, said.config, run, made.absolute(), lasts_s, every_s, libraries, seed
+            bootstrap=addresses,
+            client_config=said.config,
+            run=run,
+            folder=made.absolute(),
+            lasts_s=lasts_s,
+            fault_every_s=every_s,
+            libraries=libraries,
+            java_classpath=said.java_classpath,
+            seed=seed,
         )
         return verify_cluster(order, faults, console)
 
@@ -150,24 +160,23 @@ def _clean(said: _Said, run: str) -> int:
 
 
 def _judge_file(path: Path, isolation: Isolation, folder: Path | None) -> int:
-    read = read_history(path, isolation)
-    facts = read.history.facts
+    found = judge_history(path, isolation)
+    facts = found.facts
     about = About(
         target=facts.get("target", str(path)),
         run=facts.get("run", ""),
         clients=tuple(one for one in facts.get("libraries", "").split(", ") if one),
-        limits=read.notes,
+        limits=found.notes,
         again=f"oncelog verify --history {shlex.quote(str(path))}",
     )
-    judgement, measures = judged(read.history), measures_of(read.history)
-    content = content_of(judgement, read.history, measures, about)
+    content = content_of(found.judgement, found.tried, found.measures, about)
     made = folder or Path(f"{path.name.partition('.')[0]}-verdict")
     try:
         made.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OncelogError(f"cannot make {made}: {error.strerror}; give --folder") from error
-    show(Console(), content, write_report(made, content, measures))
-    return 0 if judgement.answer is Answer.OK else 1
+    show(Console(), content, write_report(made, content, found.measures))
+    return 0 if found.judgement.answer is Answer.OK else 1
 
 
 def _say(console: Console, what: str, error: Exception) -> None:

@@ -16,6 +16,7 @@ from oncelog.wording import counted
 from oncelog_robustness.chaos.plan import REPLICAS
 from oncelog_robustness.clients.admin import WireAdmin
 from oncelog_robustness.clients.contract import ClientError, Clients
+from oncelog_robustness.clients.java_process import JavaProcess, prepare
 from oncelog_robustness.clients.libraries import LIBRARIES
 from oncelog_robustness.clients.wire import SPOKEN, Brokers, Lost, Unreachable, check, types_of
 from oncelog_robustness.history import Isolation, Partition
@@ -23,9 +24,11 @@ from oncelog_robustness.history import Isolation, Partition
 MODULES: Final[Mapping[str, str]] = {
     "aiokafka": "aiokafka",
     "confluent-kafka": "confluent_kafka",
+    "kafka-python": "kafka",
     "oncelog": "oncelog",
 }
-"""The module that must be installed for each client library."""
+"""The module that must be installed for each client library of Python."""
+JAVA: Final = "java"
 NEEDED: Final = (
     versions.METADATA,
     versions.LIST_OFFSETS,
@@ -97,20 +100,34 @@ async def look(
             left_out.append(f"{name} takes no part: {failure}")
         else:
             libraries.append(name)
+    JavaProcess.end_mine()
     if not libraries:
         raise OncelogError("no client can commit a transaction here. " + ". ".join(left_out))
     return Found(count, cluster_id, tuple(libraries), tuple(left_out))
 
 
-def installed(wanted: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return which of these client libraries are installed, and a sentence for each that is not."""
-    there = tuple(one for one in wanted if importlib.util.find_spec(MODULES[one]) is not None)
-    missing = tuple(
-        f"{one} takes no part: it is not installed (pip install 'oncelog[verify]')"
-        for one in wanted
-        if one not in there
-    )
-    return there, missing
+def installed(
+    wanted: Sequence[str], java_classpath: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return which of these client libraries are there, and a sentence for each that is not.
+    Java's program is compiled here, against the jars of `java_classpath`."""
+    there, missing = [], []
+    for one in wanted:
+        reason = _absence(one, java_classpath)
+        if reason:
+            missing.append(f"{one} takes no part: {reason}")
+        else:
+            there.append(one)
+    return tuple(there), tuple(missing)
+
+
+def _absence(library: str, java_classpath: str) -> str:
+    """Return why a library is not there; empty when it is."""
+    if library == JAVA:
+        return prepare(java_classpath)
+    if importlib.util.find_spec(MODULES[library]) is None:
+        return "it is not installed (pip install 'oncelog[verify]')"
+    return ""
 
 
 async def _ask(brokers: Brokers, address: str) -> tuple[int, str]:

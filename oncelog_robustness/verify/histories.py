@@ -3,18 +3,23 @@
 import contextlib
 import gzip
 import json
+import shutil
+import tempfile
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from oncelog.errors import OncelogError
 from oncelog_robustness.chaos.lab import HISTORY, TOLD
-from oncelog_robustness.history import History, Isolation
+from oncelog_robustness.history import Isolation
 from oncelog_robustness.verify.edn import EdnError
 from oncelog_robustness.verify.jepsen import Given, read_jepsen
 
 KEPT: Final = f"{HISTORY}.gz"
 _GZIP: Final = b"\x1f\x8b"
+_BLOCK_BYTES: Final = 1 << 20
+_LINE_BYTES_MAX: Final = 1 << 20
 
 
 def keep_history(folder: Path) -> Path:
@@ -29,31 +34,39 @@ def keep_history(folder: Path) -> Path:
     return kept
 
 
-def read_history(path: Path, isolation: Isolation) -> Given:
-    """Read a history: ours by its first line, else Jepsen's, whose consumers read at `isolation`.
-
-    Raises OncelogError naming the file, and the line where it is neither.
-    """
+@contextlib.contextmanager
+def opened_history(path: Path) -> Iterator[Path]:
+    """Yield the path of the history as plain text: `path` itself, or a copy that is removed afterwards.
+    Raises OncelogError that names the file."""
     try:
-        raw = path.read_bytes()
-        text = (gzip.decompress(raw) if raw.startswith(_GZIP) else raw).decode()
+        with path.open("rb") as file:
+            is_packed = file.read(2) == _GZIP
+        if not is_packed:
+            yield path
+            return
+        with tempfile.TemporaryDirectory(prefix="oncelog-history-") as folder:
+            plain = Path(folder) / path.stem
+            with gzip.open(path) as source, plain.open("wb") as target:
+                shutil.copyfileobj(source, target, _BLOCK_BYTES)
+            yield plain
     except (OSError, EOFError, zlib.error) as error:
         raise OncelogError(f"cannot read --history {path}: {error}") from error
-    except UnicodeDecodeError as error:
-        raise OncelogError(f"--history {path} is no text: {error}") from error
-    try:
-        if _is_ours(text):
-            return Given(History.from_lines(text.splitlines()), ())
-        return read_jepsen(text, isolation)
-    except (EdnError, ValueError, TypeError, KeyError) as error:
-        raise OncelogError(
-            f"--history {path} is no history of ours (JSON lines) nor of Jepsen's Kafka workload (EDN): {error}"
-        ) from error
 
 
-def _is_ours(text: str) -> bool:
-    first = text.lstrip().partition("\n")[0]
+def is_ours(plain: Path) -> bool:
+    """True if the first line is JSON with facts, and so a history of ours."""
+    with plain.open("rb") as file:
+        first = file.readline(_LINE_BYTES_MAX)
     try:
         return isinstance(json.loads(first), dict)
     except ValueError:
         return False
+
+
+def read_foreign(plain: Path, isolation: Isolation) -> Given:
+    """Read a history of Jepsen's, whose consumers read at `isolation`. Raises EdnError with the line."""
+    try:
+        text = plain.read_bytes().decode()
+    except UnicodeDecodeError as error:
+        raise EdnError(f"it is no text: {error}") from error
+    return read_jepsen(text, isolation)

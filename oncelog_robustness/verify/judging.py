@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -64,13 +64,7 @@ def judged(history: History, verdicts: Sequence[Verdict] | None = None) -> Judge
     if verdicts is None:
         verdicts = judge(history, Observations(is_healed=True))
     answered = answers(verdicts)
-    found = [
-        (one.promise.name, verdict, sentence)
-        for one in answered
-        for verdict in one.verdicts
-        if verdict.answer is Answer.BROKEN
-        for sentence in verdict.proof
-    ]
+    found = list(_broken(answered))
     values = {value: None for _, _, sentence in found for value in _QUOTED.findall(sentence)}
     by_value = _operations_by_value(history, values)
     anomalies = tuple(
@@ -78,6 +72,26 @@ def judged(history: History, verdicts: Sequence[Verdict] | None = None) -> Judge
         for promise, verdict, sentence in found
     )
     return Judgement(tuple(answered), anomalies)
+
+
+def merged_judgement(verdicts: Sequence[Verdict], parts: Iterable[Anomaly]) -> Judgement:
+    """Return the judgement of a whole from the merged verdicts and from the anomalies of its parts."""
+    known = {(one.checker, one.sentence): one for one in parts}
+    answered = answers(verdicts)
+    anomalies = tuple(
+        known.get((verdict.checker, sentence), Anomaly(promise, verdict.checker, sentence, ()))
+        for promise, verdict, sentence in _broken(answered)
+    )
+    return Judgement(tuple(answered), anomalies)
+
+
+def _broken(answered: Sequence[Answered]) -> Iterator[tuple[str, Verdict, str]]:
+    """Yield each sentence of a broken promise, with the promise and the checker's verdict."""
+    for one in answered:
+        for verdict in one.verdicts:
+            if verdict.answer is Answer.BROKEN:
+                for sentence in verdict.proof:
+                    yield one.promise.name, verdict, sentence
 
 
 def _operations_by_value(

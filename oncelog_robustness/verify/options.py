@@ -56,6 +56,15 @@ Library = Annotated[
     list[str] | None,
     typer.Option(help=f"client library: {', '.join(LIBRARIES)}; repeatable; default: every one"),
 ]
+JavaClasspath = Annotated[
+    str,
+    typer.Option(
+        "--java-classpath",
+        metavar="JARS",
+        help="kafka-clients and what it needs, such as '/opt/kafka/libs/*': Kafka's Java client takes part; "
+        "default: libs of KAFKA_HOME",
+    ),
+]
 Folder = Annotated[
     Path | None, typer.Option(help="for the history and the report; default: oncelog-verify-RUN")
 ]

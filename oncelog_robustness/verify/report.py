@@ -14,11 +14,11 @@ from rich.table import Table
 from oncelog.wording import counted
 from oncelog_robustness.chaos.client_process import operation_line
 from oncelog_robustness.chaos.links import CLIENTS
-from oncelog_robustness.chaos.measures import FAULT_PLAN, Measures, Recovery, measure
+from oncelog_robustness.chaos.measures import Measures, Recovery, Tried
 from oncelog_robustness.chaos.report import measured
 from oncelog_robustness.checkers.verdict import Answer
 from oncelog_robustness.fault_plan import FaultKind
-from oncelog_robustness.history import Fault, FinalRead, History, PlainSend, Poll, Transaction
+from oncelog_robustness.history import Transaction
 from oncelog_robustness.verify.faults import COMMAND
 from oncelog_robustness.verify.judging import Anomaly, Judgement
 from oncelog_robustness.verify.page import verify_page
@@ -49,13 +49,13 @@ class About:
 
 
 def content_of(
-    judgement: Judgement, history: History, measures: Measures, about: About
+    judgement: Judgement, tried: Tried, measures: Measures, about: About
 ) -> dict[str, Any]:
     return {
         "format": 1,
         "answer": judgement.answer.value,
         "headline": headline(judgement),
-        "means": means(judgement, history, measures),
+        "means": means(judgement, tried, measures),
         "target": about.target,
         "run": about.run,
         "clients": list(about.clients),
@@ -63,7 +63,7 @@ def content_of(
         "duration_s": round((measures.until_ms - measures.from_ms) / 1000, 1),
         "promises": [_promise(one) for one in judgement.promises],
         "anomalies": [_anomaly(one) for one in judgement.anomalies],
-        **measured(history, measures),
+        **measured(tried, measures),
         "fault_list": [_fault(one, measures) for one in measures.recoveries],
         "limits": [*about.limits, *([f"At the end: {about.cleaned}"] if about.cleaned else [])],
         "again": about.again,
@@ -79,28 +79,26 @@ def headline(judgement: Judgement) -> str:
     return "Nothing found"
 
 
-def means(judgement: Judgement, history: History, measures: Measures) -> str:
+def means(judgement: Judgement, tried: Tried, measures: Measures) -> str:
     """Return how much was tried, and what the verdict is worth."""
-    sends = sum(len(one.sends) for one in history.all(Transaction)) + len(history.all(PlainSend))
-    reads = sum(len(one.reads) for one in history.all(Poll))
-    reads += sum(len(one.reads) for one in history.all(FinalRead))
     faults = len([one for one in measures.recoveries if one.role != CLIENTS])
-    tried = (
-        f"{len(history.all(Transaction)):,} transactions, {sends:,} sends and {reads:,} records read "
+    transactions = tried.operations.get(Transaction.__name__, 0)
+    said = (
+        f"{transactions:,} transactions, {tried.sends:,} sends and {tried.records_read:,} records read "
         f"were held against {len(judgement.promises)} promises, under {counted(faults, 'fault')} of "
         f"brokers and {counted(len(measures.recoveries) - faults, 'death')} of clients"
     )
     if judgement.answer is Answer.BROKEN:
-        return f"{tried}. Each anomaly below comes with the operations that prove it."
+        return f"{said}. Each anomaly below comes with the operations that prove it."
     if judgement.answer is Answer.UNKNOWN:
         unread = ", ".join(judgement.unanswered)
-        return f"{tried}. These could not be judged: {unread}."
+        return f"{said}. These could not be judged: {unread}."
     more = (
         ""
         if faults
         else " No broker was broken: --fault, --pid-file, --container and --pods do that."
     )
-    return f"{tried}. That is no proof: what was not tried may still be wrong.{more}"
+    return f"{said}. That is no proof: what was not tried may still be wrong.{more}"
 
 
 def _promise(one: Answered) -> dict[str, Any]:
@@ -149,23 +147,6 @@ def _fault(one: Recovery, measures: Measures) -> dict[str, Any]:
         "lasted_s": round((ended_ms - fault.invoked_ms) / 1000, 1),
         "next_commit_ms": one.ms,
     }
-
-
-def measures_of(history: History) -> Measures:
-    """Return the measures of a history that was given: its clients worked from the first operation
-    to the last of a writer."""
-    writers = [*history.all(Transaction), *history.all(PlainSend)]
-    begun = [one.invoked_ms for one in writers]
-    ended = [one.completed_ms for one in writers if one.completed_ms is not None]
-    roles = tuple(
-        dict.fromkeys(
-            one.target.rpartition("-")[0] or one.target
-            for one in history.all(Fault)
-            if one.client == FAULT_PLAN
-        )
-    )
-    pulse = history.facts.get("pulse", "")
-    return measure(history, pulse, min(begun, default=0), max(ended, default=0), roles, ())
 
 
 def write_report(folder: Path, content: dict[str, Any], measures: Measures) -> Path:

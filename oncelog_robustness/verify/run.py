@@ -15,13 +15,15 @@ from rich.console import Console
 from oncelog.errors import OncelogError
 from oncelog.wording import counted
 from oncelog_robustness.arguments import SEED_MAX
+from oncelog_robustness.chaos.measures import Tried
 from oncelog_robustness.chaos.progress import Progress
 from oncelog_robustness.chaos.run import ChaosRun, RunOptions, RunResult
 from oncelog_robustness.chaos.steady import KIND as STEADY
 from oncelog_robustness.chaos.steady import SteadyParameters
 from oncelog_robustness.checkers.verdict import Answer
+from oncelog_robustness.clients.java_process import forget
 from oncelog_robustness.clients.login import choose_login
-from oncelog_robustness.scenario import load_scenario
+from oncelog_robustness.scenario import Scenario, load_scenario
 from oncelog_robustness.verify.cleaning import clean, prefix_of
 from oncelog_robustness.verify.cluster import Found, installed, look
 from oncelog_robustness.verify.drivers import Faults
@@ -53,6 +55,8 @@ class Order:
     lasts_s: float
     fault_every_s: float
     libraries: tuple[str, ...]
+    java_classpath: str
+    """The jars of Kafka's Java client; empty: those of KAFKA_HOME."""
     seed: int
     """The seed of the run; 0: one is drawn."""
 
@@ -69,6 +73,13 @@ def verify_cluster(order: Order, faults: Faults, console: Console) -> int:
     """Verify a cluster and return the exit code.
     Raises OncelogError when the run cannot begin, Stopped at a second Ctrl-C."""
     choose_login(read_client_config(order.client_config).login)
+    try:
+        return _verify(order, faults, console)
+    finally:
+        forget()
+
+
+def _verify(order: Order, faults: Faults, console: Console) -> int:
     driver = faults.driver(order.folder)
     found, missing = _looked(order, console)
     limits = (*missing, *found.left_out)
@@ -92,7 +103,7 @@ def verify_cluster(order: Order, faults: Faults, console: Console) -> int:
         return 1
     about = _about(order, result, limits, target.cleaned, is_stopped=is_stopped)
     judgement = judged(result.history, result.verdicts)
-    content = content_of(judgement, result.history, result.measures, about)
+    content = content_of(judgement, Tried.of(result.history), result.measures, about)
     show(Console(), content, write_report(order.folder, content, result.measures))
     return 0 if judgement.answer is Answer.OK else 1
 
@@ -100,7 +111,7 @@ def verify_cluster(order: Order, faults: Faults, console: Console) -> int:
 def _looked(order: Order, console: Console) -> tuple[Found, tuple[str, ...]]:
     """Look at the cluster; return the result and why some clients take no part.
     If this raises, what it made is removed first."""
-    wanted, missing = installed(order.libraries)
+    wanted, missing = installed(order.libraries, order.java_classpath)
     if not wanted:
         raise OncelogError(". ".join(missing))
 
@@ -141,7 +152,9 @@ def _run_options(order: Order, found: Found) -> RunOptions:
         folder=order.folder,
         seed=order.seed or secrets.randbelow(SEED_MAX) + 1,
         duration_ms=int(order.lasts_s * 1000),
-        scenario=load_scenario(str(SCENARIO), {**kinds, STEADY: SteadyParameters}),
+        scenario=_with_all(
+            load_scenario(str(SCENARIO), {**kinds, STEADY: SteadyParameters}), found.libraries
+        ),
         libraries=found.libraries,
         replay=f"oncelog verify {order.address}",
         hits_per_minute=60 / order.fault_every_s,
@@ -149,6 +162,15 @@ def _run_options(order: Order, found: Found) -> RunOptions:
         topic_config=found.topic_config,
         judges_unread=True,
     )
+
+
+def _with_all(scenario: Scenario, libraries: Sequence[str]) -> Scenario:
+    """Return the scenario with so many writers in each workload that each library has one."""
+    workloads = tuple(
+        {**one, "writers": max(one["writers"], len(libraries))} if "writers" in one else one
+        for one in scenario.workloads
+    )
+    return scenario.model_copy(update={"workloads": workloads})
 
 
 async def _stoppable(

@@ -3,12 +3,16 @@
 import asyncio
 
 import pytest
+from oncelog_robustness.clients import java_process
 from oncelog_robustness.clients.aiokafka import AiokafkaClients
 from oncelog_robustness.clients.confluent import ConfluentClients
 from oncelog_robustness.clients.contract import Refused
+from oncelog_robustness.clients.java import JavaClients
+from oncelog_robustness.clients.kafka_python import KafkaPythonClients
 from oncelog_robustness.clients.login import choose_login
 from oncelog_robustness.clients.oncelog import OncelogClients
 from tests.conformance.cutting_proxy import CuttingProxy, open_behind
+from tests.conformance.java_programs import CACHE, fetched_jars
 from tests.conformance.logins import asked_login
 from tests.contracts.robustness_clients import COMMITTED, ClientContract, Place, next_positions
 
@@ -53,12 +57,11 @@ class TestOncelog(OnProcesses):
         return OncelogClients(bootstrap)
 
 
-class TestConfluent(OnProcesses):
-    def clients(self, bootstrap):
-        return ConfluentClients(bootstrap)
+class JoinsWhilePolled(OnProcesses):
+    """Members of a library that joins a group again only in `poll`."""
 
     async def test_offsets_of_a_generation_that_is_over_are_refused(self):
-        """It joins again only while it is polled, so it cannot be surprised: an old membership is shown instead."""
+        """It cannot be surprised: an old membership is shown instead."""
 
         admin = await self.place.make_topic(partitions=2)
         group, partition = f"{self.place.prefix}-group", (self.place.topic, 0)
@@ -82,3 +85,28 @@ class TestConfluent(OnProcesses):
         assert await admin.committed(group, [partition]) == {partition: 2}
         for one in (member, other):
             await one.close()
+
+
+class TestConfluent(JoinsWhilePolled):
+    def clients(self, bootstrap):
+        return ConfluentClients(bootstrap)
+
+
+class TestKafkaPython(JoinsWhilePolled):
+    def clients(self, bootstrap):
+        return KafkaPythonClients(bootstrap)
+
+
+@pytest.fixture(scope="module")
+def worker():
+    """The Java program, compiled against the jars of the tests."""
+    jars = fetched_jars(CACHE)
+    assert java_process.prepare(f"{jars}/*") == ""
+    yield
+    java_process.forget()
+
+
+@pytest.mark.usefixtures("worker")
+class TestJava(JoinsWhilePolled):
+    def clients(self, bootstrap):
+        return JavaClients(bootstrap)

@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 from oncelog_robustness.clients.contract import Refused
-from oncelog_robustness.clients.libraries import LIBRARIES
+from oncelog_robustness.clients.libraries import IN_CHAOS, LIBRARIES
 from oncelog_robustness.history import Isolation
 from tests.contracts.robustness_clients import Place
 
@@ -17,7 +17,7 @@ WAIT_S = 60
 DAY_S = 86_400
 
 
-@pytest.fixture(params=LIBRARIES)
+@pytest.fixture(params=IN_CHAOS)
 async def place(request, oncelog_broker, anyio_backend):
     clients = LIBRARIES[request.param]([oncelog_broker.bootstrap_servers])
     place = Place(clients, f"faults-{uuid.uuid4().hex[:8]}")

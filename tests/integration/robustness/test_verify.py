@@ -104,7 +104,8 @@ def test_a_run_that_is_stopped_has_a_verdict_and_cleans_up(log, tmp_path):
     assert only_foreign(log)
     report = json.loads((run / "verify.json").read_text())
     assert report["is_stopped"]
-    assert report["clients"] == ["aiokafka", "oncelog", "confluent-kafka"]
+    # Java comes after these, where KAFKA_HOME names its jars.
+    assert report["clients"][:4] == ["aiokafka", "oncelog", "confluent-kafka", "kafka-python"]
     answers = {one["name"]: one["answer"] for one in report["promises"]}
     assert set(answers.values()) <= {"ok", "unknown"}
     for core in ("nothing acknowledged is lost", "a transaction is there whole, or not at all"):

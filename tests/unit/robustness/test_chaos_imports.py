@@ -30,8 +30,8 @@ def test_the_runner_and_injectors_import_no_servers_nor_tests():
         "import oncelog_robustness.chaos.__main__, oncelog_robustness.chaos.pods.target\n"
         "import oncelog_robustness.chaos.address\n"
         "import oncelog_robustness.chaos.lab, oncelog_robustness.chaos.sampler\n"
-        "from oncelog_robustness.clients.libraries import LIBRARIES\n"
-        "for make in LIBRARIES.values(): make(['localhost:1'])\n"
+        "from oncelog_robustness.clients.libraries import IN_CHAOS, LIBRARIES\n"
+        "for one in IN_CHAOS: LIBRARIES[one](['localhost:1'])\n"
     )
     assert done.returncode == 0, done.stderr
 

@@ -3,8 +3,10 @@
 import pytest
 from aiokafka import errors
 from confluent_kafka import KafkaError
-from oncelog_robustness.clients import aiokafka, confluent
-from oncelog_robustness.clients.contract import Fenced, Refused
+from kafka import errors as kafka_python_errors
+from oncelog_robustness.clients import aiokafka, confluent, java, kafka_python
+from oncelog_robustness.clients.contract import EndedByOthers, Fenced, Refused
+from oncelog_robustness.clients.java_process import JavaError
 
 FENCED, BAD_STATE = errors.ProducerFenced(), errors.InvalidTxnState()
 
@@ -52,3 +54,37 @@ def of_librdkafka(code, *, fatal=False, abort=False):
 )
 def test_confluent_commits(error, sent_count, kind):
     assert type(confluent._end_of_commit(error, sent_count)) is kind
+
+
+@pytest.mark.parametrize(
+    ("error", "sent_count", "kind"),
+    [
+        (kafka_python_errors.ProducerFencedError(), 0, Fenced),
+        (kafka_python_errors.ProducerFencedError(), 1, Fenced),
+        (kafka_python_errors.ProducerFencedError(), 2, type(None)),
+        (kafka_python_errors.InvalidTxnStateError(), 1, Refused),
+        (kafka_python_errors.InvalidTxnStateError(), 2, type(None)),
+        (kafka_python_errors.KafkaError("Unhandled error in EndTxnResponse"), 1, type(None)),
+        (kafka_python_errors.KafkaError("in an error state"), 0, Refused),
+    ],
+)
+def test_kafka_python_commits(error, sent_count, kind):
+    assert type(kafka_python._end_of_commit(error, sent_count)) is kind
+
+
+@pytest.mark.parametrize(
+    ("kinds", "sent_count", "kind"),
+    [
+        ("fenced", 0, Fenced),
+        ("fenced", 1, Fenced),
+        ("fenced", 2, type(None)),
+        ("fenced", -1, type(None)),
+        ("state", 1, EndedByOthers),
+        ("ended", 2, type(None)),
+        ("timeout", 1, type(None)),
+        ("", 0, Refused),
+    ],
+)
+def test_java_commits(kinds, sent_count, kind):
+    error = JavaError({"error": "it failed", "kinds": kinds, "sent": sent_count})
+    assert type(java._end_of_commit(error)) is kind

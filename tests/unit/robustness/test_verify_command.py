@@ -45,7 +45,11 @@ def verify(tmp_path, monkeypatch):
         (["a:1", "--for", "soon"], "--for 'soon' is no duration"),
         (["a:1", "--fault-every", "0s"], "--fault-every '0s' is no duration from 2s"),
         (["a:1", "--seed", "x"], "--seed 'x' is no whole number"),
-        (["a:1", "--library", "java"], "no client library 'java'; there are aiokafka"),
+        (["a:1", "--library", "sarama"], "no client library 'sarama'; there are aiokafka"),
+        (
+            ["a:1", "--library", "java", "--java-classpath", "nosuch.jar"],
+            "java takes no part: ",
+        ),
         (["a:1", "--heal", "true"], "--heal ends what --fault began: give --fault, too"),
         (["a:1", "--restart", "true"], "--restart starts the broker of a --pid-file"),
         (["a:1", "--namespace", "n"], "--namespace and --context say where --pods are"),

@@ -4,13 +4,17 @@ import gzip
 import json
 
 import pytest
+from oncelog_robustness.chaos.measures import FAULT_PLAN, Tried
 from oncelog_robustness.checkers.verdict import Answer
-from oncelog_robustness.history import Isolation, Outcome, Poll, Transaction
+from oncelog_robustness.history import Fault, Isolation, Outcome, Poll, Transaction
+from oncelog_robustness.judging import judge_parts
 from oncelog_robustness.verify.edn import EdnError, Keyword, forms
-from oncelog_robustness.verify.histories import read_history
 from oncelog_robustness.verify.jepsen import read_jepsen
 from oncelog_robustness.verify.judging import judged
+from oncelog_robustness.verify.offline import _see, _whole, judge_history, measures_of
 from tests.unit.robustness.checkers.made_history import MadeHistory
+
+from oncelog.errors import OncelogError
 
 RC = Isolation.READ_COMMITTED
 
@@ -119,6 +123,14 @@ def test_a_sound_history_of_jepsen_breaks_nothing():
             "inconsistent-offsets",
         ),
         (
+            # What Jepsen found in a real run: two processes were told the same offset.
+            (
+                *done(7, "ok", "send", "[[:send 11 1]]", "[[:send 11 [537 1]]]"),
+                *done(8, "ok", "send", "[[:send 11 2]]", "[[:send 11 [537 2]]]"),
+            ),
+            "inconsistent-offsets",
+        ),
+        (
             (*WRITTEN, *POLLED, *done(1, "ok", "poll", "[[:poll]]", "[[:poll {5 [[0 1]]}]]")),
             "poll-reversal",
         ),
@@ -215,10 +227,46 @@ def test_our_history_is_read_plain_and_compressed(tmp_path):
     plain.write_text(text)
     packed.write_bytes(gzip.compress(text.encode()))
     for path in (plain, packed):
-        assert read_history(path, RC).history.operations == made.history.operations
+        found = judge_history(path, RC)
+        assert found.judgement == judged(made.history)
+        assert found.tried == Tried.of(made.history)
+        assert found.measures == measures_of(made.history)
     edn = tmp_path / "history.edn"
     edn.write_text("{:type :ok, :f :send, :value [[:send 1 [0 2]]], :process 0, :index 1}")
-    assert len(read_history(edn, RC).history.all(Transaction)) == 1
+    assert judge_history(edn, RC).tried.operations[Transaction.__name__] == 1
+
+
+def test_many_parts_are_judged_as_the_whole_is(tmp_path):
+    """Two anomalies in two parts, each with its operations, and a fault that each part has."""
+    made = MadeHistory()
+    made.history.add(
+        Fault(client=FAULT_PLAN, invoked_ms=1, completed_ms=5, kind="kill", target="broker-1")
+    )
+    for topic in ("t", "u"):
+        made.txn(f"{topic}-0@0 {topic}1", client=f"{topic}-w#1", tid=f"{topic}-w")
+        made.txn(f"{topic}-0@2 {topic}2", client=f"{topic}-w#1", tid=f"{topic}-w")
+        made.finals(f"{topic}-0", f"2 {topic}2")
+    path = tmp_path / "h.jsonl"
+    path.write_text("".join(f"{line}\n" for line in made.history.lines()))
+    seen = judge_parts(path, _see, most=1, jobs=1)
+    assert len(seen.looks) == 2
+    found = _whole(seen.facts, seen.verdicts, seen.looks)
+    whole = judged(made.history)
+    assert set(found.judgement.anomalies) == set(whole.anomalies)
+    assert len(whole.anomalies) == 2
+    assert all(one.operations for one in found.judgement.anomalies)
+    assert found.tried == Tried.of(made.history)
+    assert found.measures == measures_of(made.history)
+
+
+def test_a_broken_line_is_named_by_its_number(tmp_path):
+    made = MadeHistory()
+    made.txn("t-0@0 a")
+    lines = [*made.history.lines(), '{"operation": "Poll", "client": "c"}']
+    path = tmp_path / "h.jsonl"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    with pytest.raises(OncelogError, match=r"line 3: .* is no operation of a history"):
+        judge_history(path, RC)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +274,7 @@ def test_our_history_is_read_plain_and_compressed(tmp_path):
     [
         (b"\x1f\x8b broken", "cannot read --history"),
         (b"\xff\xfe", "is no text"),
-        (json.dumps({"operation": "Dance"}).encode(), "line 1 is no operation of a history"),
+        (json.dumps({"operation": "Dance"}).encode(), "the first line is no facts of a history"),
         (b"hello", "is no history of ours (JSON lines) nor of Jepsen's"),
         (b"", "it holds no operation"),
     ],
@@ -235,6 +283,6 @@ def test_a_file_that_is_no_history_is_named(raw, named, tmp_path):
     path = tmp_path / "file"
     path.write_bytes(raw)
     with pytest.raises(Exception, match="--history") as refused:
-        read_history(path, RC)
+        judge_history(path, RC)
     assert str(path) in str(refused.value)
     assert named in str(refused.value)

@@ -4,16 +4,17 @@ import io
 import json
 
 import pytest
+from oncelog_robustness.chaos.measures import Tried
 from oncelog_robustness.checkers.all import judge
 from oncelog_robustness.checkers.verdict import Answer
 from oncelog_robustness.history import Ending, Fault, FinalRead, Outcome, Poll, Transaction
 from oncelog_robustness.observations import Observations
 from oncelog_robustness.verify.judging import OPERATIONS_MAX, judged
+from oncelog_robustness.verify.offline import measures_of
 from oncelog_robustness.verify.promises import PROMISES
 from oncelog_robustness.verify.report import (
     About,
     content_of,
-    measures_of,
     show,
     write_report,
 )
@@ -49,7 +50,7 @@ def lossy():
 def report_of(made, **more):
     judgement, measures = judged(made.history), measures_of(made.history)
     about = About("Kafka at x:1", "abc123", ("aiokafka",), ("one limit",), "again", **more)
-    return content_of(judgement, made.history, measures, about), measures
+    return content_of(judgement, Tried.of(made.history), measures, about), measures
 
 
 def test_each_promise_is_answered_by_checkers_that_there_are():
