@@ -2,9 +2,9 @@
 
     python -m scripts.mutants coordinator [end_txn fencing]
 
-mutmut makes the changes. For each it runs the tests that reach the changed function. When all of them pass, the change is
-a *survivor*: a rule without a test, or a change without an effect. mutmut knows one folder of sources. So it works in a
-copy where `services/` and `src/` are one.
+mutmut makes the changes. For each it runs the tests that reach the changed function. When all of them pass, the change
+is a *survivor*: a rule without a test, or a change without an effect. mutmut knows one folder of sources. So it works
+in a copy where `services/` and `src/` are one.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -74,7 +75,7 @@ def copied(room_name: str, modules: list[str]) -> Path:
     return folder
 
 
-def _table(name: str, values: dict[str, object]) -> str:
+def _table(name: str, values: Mapping[str, object]) -> str:
     """Return the table as TOML: strings, numbers, booleans and lists of strings are as in JSON."""
     lines = [f"{key} = {json.dumps(value)}" for key, value in values.items()]
     return "\n".join((f"[{name}]", *lines, "", ""))
