@@ -201,6 +201,11 @@ fuzz: setup ## bytes of chance into requests, record batches, private calls, log
 	@$(BIN)/uv pip install -q --require-hashes -r requirements/fuzz.lock
 	@nice $(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),60) $(TARGET)
 
+.PHONY: mutants
+mutants: setup ## small changes of a pure core that no test notices; ROOM=coordinator MODULES="end_txn fencing"
+	@$(BIN)/uv pip install -q --require-hashes -r requirements/mutants.lock
+	@$(BIN)/python -m scripts.mutants $(or $(ROOM),coordinator) $(MODULES) $(ARGS)
+
 .PHONY: trace
 trace: setup ## the trace of one transaction, drawn in the terminal; ARGS="--abort", ARGS=--kill-coordinator
 	@$(BIN)/python -m oncelog_server.tracing $(ARGS)
@@ -326,7 +331,7 @@ lock: ## pin dependencies again (names, versions and hashes; no addresses)
 	  $(COMPILE) $$also $$extras pyproject.toml -o requirements/$$name.lock || exit 1; \
 	done
 	@for group in audit images tls-scan; do $(COMPILE) --group $$group -o requirements/$$group.lock || exit 1; done
-	@for group in fuzz pages profile; do $(COMPILE) --constraint requirements/dev.lock --group $$group -o requirements/$$group.lock || exit 1; done
+	@for group in fuzz mutants pages profile; do $(COMPILE) --constraint requirements/dev.lock --group $$group -o requirements/$$group.lock || exit 1; done
 
 .PHONY: clean
 clean: ## remove what can be made again
