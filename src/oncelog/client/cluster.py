@@ -23,7 +23,11 @@ from oncelog.client.core.addresses import Address
 from oncelog.client.core.log_places import READ_COMMITTED
 from oncelog.client.core.login import ClientLogin
 from oncelog.client.core.transaction_calls import GroupMember, OffsetToCommit
-from oncelog.client.network.consumer_messages import commit_codes, offset_commit_request
+from oncelog.client.network.consumer_messages import (
+    commit_codes,
+    list_offsets_request,
+    offset_commit_request,
+)
 from oncelog.errors import ErrorCode, KafkaError, OncelogError, error_code_of
 from oncelog.ids import NodeId, Partition
 from oncelog.protocol import versions
@@ -32,6 +36,7 @@ from oncelog.protocol.messages import Schema, schema_of
 from oncelog.protocol.private_api import CLIENT_SOFTWARE_NAME, KEY_OF_METHOD
 from oncelog.wording import counted
 
+_NO_LEADER_EPOCH: Final = -1
 SPOKEN: Final[Mapping[int, int]] = {
     versions.PRODUCE: 12,
     versions.FETCH: 12,
@@ -204,6 +209,7 @@ class Cluster:
         """
         found: dict[Partition, int] = {}
         level = self.settings.isolation_level if isolation_level is None else isolation_level
+        types = schema_of(versions.LIST_OFFSETS, SPOKEN[versions.LIST_OFFSETS]).request_types
 
         def attempt() -> None:
             wanted: dict[Address, list[Partition]] = {}
@@ -211,8 +217,10 @@ class Cluster:
                 if partition not in found:
                     wanted.setdefault(self.leader_of(partition), []).append(partition)
             for address, partitions in wanted.items():
-                asked = {key: timestamps[key] for key in partitions}
-                request = _list_offsets_request(asked, level)
+                asked = [(one, timestamps[one], _NO_LEADER_EPOCH) for one in partitions]
+                request = list_offsets_request(
+                    types, level, asked, self.settings.request_timeout_ms
+                )
                 response = self._call(address, versions.LIST_OFFSETS, request)
                 for partition, answer in _by_partition(response.topics):
                     self.check_partition(partition, answer.error_code.value)
@@ -474,27 +482,6 @@ def _negotiate(connection: Connection, deadline: Deadline) -> _Broker:
     return _Broker(
         {api.api_key: (api.min_version, api.max_version) for api in response.api_keys},
         {one.name: one.max_version_level for one in response.finalized_features},
-    )
-
-
-def _list_offsets_request(timestamps: Mapping[Partition, int], isolation_level: int) -> object:
-    types = schema_of(versions.LIST_OFFSETS, SPOKEN[versions.LIST_OFFSETS]).request_types
-    topics: dict[str, list[tuple[int, int]]] = {}
-    for partition, timestamp in timestamps.items():
-        topics.setdefault(partition.topic, []).append((partition.partition, timestamp))
-    return types.ListOffsetsRequest(
-        replica_id=-1,
-        isolation_level=isolation_level,
-        topics=tuple(
-            types.ListOffsetsTopic(
-                name=name,
-                partitions=tuple(
-                    types.ListOffsetsPartition(partition_index=number, timestamp=timestamp)
-                    for number, timestamp in wanted
-                ),
-            )
-            for name, wanted in topics.items()
-        ),
     )
 
 

@@ -121,7 +121,7 @@ def test_a_fenced_producer_is_over():
     ],
     ids=lambda one: one.name,
 )
-def test_a_fence_behind_an_answer_that_may_follow_a_decision_leaves_it_open(answer):
+def test_a_fence_behind_a_refused_end_leaves_it_open(answer):
     bench = in_transaction()
     bench.send(partition=0)
     bench.step()
