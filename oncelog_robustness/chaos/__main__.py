@@ -66,7 +66,7 @@ from oncelog_robustness.chaos.run import ChaosRun, RunOptions, RunResult
 from oncelog_robustness.chaos.steady import KIND as STEADY
 from oncelog_robustness.chaos.steady import SteadyParameters
 from oncelog_robustness.checkers.verdict import Answer
-from oncelog_robustness.clients.libraries import LIBRARIES
+from oncelog_robustness.clients.libraries import CHOSEN_IN_CHAOS
 from oncelog_robustness.fault_plan import FaultKind
 from oncelog_robustness.scenario import Scenario, load_scenario
 from oncelog_robustness.workloads.catalog import KINDS
@@ -209,9 +209,9 @@ def _scenario(name_or_path: str) -> Scenario:
         )
     for workload in scenario.workloads:
         wanted = workload.get("library", "") if workload["kind"] == STEADY else ""
-        if wanted and wanted not in LIBRARIES:
+        if wanted and wanted not in CHOSEN_IN_CHAOS:
             raise OncelogError(
-                f"{name_or_path}: {STEADY}: no client library {wanted!r}; there are {', '.join(LIBRARIES)}"
+                f"{name_or_path}: {STEADY}: no client library {wanted!r}; there are {', '.join(CHOSEN_IN_CHAOS)}"
             )
     return scenario
 

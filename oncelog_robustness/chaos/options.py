@@ -10,7 +10,7 @@ import typer
 from oncelog.errors import OncelogError
 from oncelog_robustness.arguments import SEED_MAX
 from oncelog_robustness.chaos.plan import HITS_PER_MINUTE
-from oncelog_robustness.clients.libraries import IN_CHAOS, LIBRARIES
+from oncelog_robustness.clients.libraries import CHOSEN_IN_CHAOS, IN_CHAOS
 from oncelog_robustness.fault_plan import FaultKind
 
 MINUTES_LEAST, MINUTES_MOST = 0.1, 1440.0
@@ -58,7 +58,7 @@ Folder = Annotated[
 Library = Annotated[
     list[str] | None,
     typer.Option(
-        help=f"client library: {', '.join(LIBRARIES)}; repeatable; default: {', '.join(IN_CHAOS)}"
+        help=f"client library: {', '.join(CHOSEN_IN_CHAOS)}; repeatable; default: {', '.join(IN_CHAOS)}"
     ),
 ]
 OnKubernetes = Annotated[
@@ -135,9 +135,14 @@ def seed_of(text: str) -> int:
     return seed
 
 
-def libraries_of(wanted: list[str] | None, by_default: Sequence[str] = IN_CHAOS) -> tuple[str, ...]:
-    """Return the libraries that were named, or else those by default. Raises OncelogError for an unknown one."""
+def libraries_of(
+    wanted: list[str] | None,
+    known: Sequence[str] = CHOSEN_IN_CHAOS,
+    by_default: Sequence[str] = IN_CHAOS,
+) -> tuple[str, ...]:
+    """Return the libraries that were named, or else those by default. Raises OncelogError for one that is not among
+    the `known` ones."""
     for name in wanted or ():
-        if name not in LIBRARIES:
-            raise OncelogError(f"no client library {name!r}; there are {', '.join(LIBRARIES)}")
+        if name not in known:
+            raise OncelogError(f"no client library {name!r}; there are {', '.join(known)}")
     return tuple(wanted or by_default)

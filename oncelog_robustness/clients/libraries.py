@@ -49,5 +49,8 @@ LIBRARIES: Final[Mapping[str, Callable[[Sequence[str]], Clients]]] = {
 IN_CHAOS: Final = ("aiokafka", "oncelog", "confluent-kafka")
 """The libraries that take part in chaos where none are named."""
 
+CHOSEN_IN_CHAOS: Final = (*IN_CHAOS, "kafka-python")
+"""The libraries that chaos may be told to use. Java is compiled first, which only `oncelog verify` does."""
+
 SIMULATED: Final = ("aiokafka", "oncelog")
 """The libraries that are pure asyncio, so that they run in the simulator."""

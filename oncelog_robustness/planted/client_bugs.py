@@ -92,7 +92,7 @@ CLIENT_BUGS: Final = (
         edits=(
             Edit(
                 module="oncelog_listener.handlers.fetch",
-                old="        isolation_level=request.isolation_level,\n",
+                old="        isolation_level=isolation_of(request.isolation_level),\n",
                 new="",
             ),
         ),

@@ -132,7 +132,7 @@ def _run(said: _Said, faults: Faults, console: Console) -> int:
     every_s = duration_s("--fault-every", said.every, EVERY_LEAST_S, EVERY_MOST_S)
     run = new_run()
     folder = said.folder or Path(f"oncelog-verify-{run}")
-    libraries = libraries_of(list(said.libraries or ()), tuple(LIBRARIES))
+    libraries = libraries_of(list(said.libraries or ()), tuple(LIBRARIES), tuple(LIBRARIES))
     seed = seed_of(said.seed)
     with folder_of_run(folder) as made:
         order = Order(

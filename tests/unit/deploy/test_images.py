@@ -95,7 +95,7 @@ def test_the_tools_can_speak_to_kubernetes_and_to_kafka():
     assert {"kubernetes", "confluent-kafka"} <= pins("tools").keys()
 
 
-_OF_NO_IMAGE = ("audit", "dev", "fuzz", "images", "pages", "profile", "tls-scan")
+_OF_NO_IMAGE = ("audit", "dev", "fuzz", "images", "mutants", "pages", "profile", "tls-scan")
 
 
 @pytest.mark.parametrize("lock", [one.stem for one in LOCKS if one.stem not in _OF_NO_IMAGE])
