@@ -5,9 +5,9 @@ from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from typing import get_args
 
-from tests.unit.coordinator.test_group_record_bytes import GROUP, OFFSET, OFFSET_OF_TOPIC
-from tests.unit.coordinator.test_txn_record_bytes import EMPTY, ONGOING
-from tests.unit.sink.test_sink_record_bytes import GOLDEN as SINK_RECORDS
+from tests.worlds.coordinator.stored_groups import GROUP, OFFSET, OFFSET_OF_TOPIC
+from tests.worlds.coordinator.stored_transactions import EMPTY, ONGOING
+from tests.worlds.sink.stored_sinks import GOLDEN as SINK_RECORDS
 
 from oncelog.ids import Partition
 from oncelog_controller.core import records as metadata

@@ -13,7 +13,7 @@ import confluent_kafka.admin
 import kafka
 from tests.secure_clients import password_in, properties_in
 from tests.targets import is_login_asked, login_file
-from tests.unit.listener.wire_client import WireClient
+from tests.worlds.listener.wire_client import WireClient
 
 from oncelog.client.core.login import ClientLogin, login_of
 from oncelog.client.login import login_exchange, tls_context

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
 from tests.conformance.group_members import eventually
 from tests.conformance.logins import wire_client
-from tests.unit.listener.listener_requests import produce_request
+from tests.worlds.listener.listener_requests import produce_request
 
 from oncelog.record.records import Record, encode_batch
 

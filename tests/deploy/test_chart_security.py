@@ -24,7 +24,7 @@ from tests.deploy.conftest import (
     variables,
     with_pods,
 )
-from tests.unit.deploy.namespace import Namespace
+from tests.worlds.deploy.namespace import Namespace
 
 from oncelog.security.pki import CLUSTER_NAME, make_authority, make_certificate
 from oncelog.security.ssl_principal import PrincipalRules

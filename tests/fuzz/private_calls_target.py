@@ -6,7 +6,7 @@ An input is a stream of frames. A request that breaks an assertion would stop th
 from dataclasses import replace
 
 from google.protobuf.message import DecodeError
-from tests.unit.sink.sink_shell import MINUTE_MS, SinkShell, nonce, replayed, snapshot
+from tests.worlds.sink.sink_shell import MINUTE_MS, SinkShell, nonce, replayed, snapshot
 
 from oncelog.api.v1 import coordinator_pb2 as pb
 from oncelog.ids import ProducerId, acl_name_of

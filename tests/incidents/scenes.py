@@ -14,8 +14,8 @@ from urllib.request import urlopen
 
 import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.unit.listener.listener_requests import produce_request
-from tests.unit.listener.wire_client import WireClient
+from tests.worlds.listener.listener_requests import produce_request
+from tests.worlds.listener.wire_client import WireClient
 
 from oncelog.record.records import Record, encode_batch
 from oncelog_server.cli.rest import Rest

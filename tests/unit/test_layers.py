@@ -53,3 +53,15 @@ def test_no_modules_import_each_other_in_a_circle():
         TopologicalSorter(known).prepare()
     except CycleError as error:
         pytest.fail("a circle of imports: " + " <- ".join(error.args[1]))
+
+
+def test_what_several_trees_of_tests_share_stands_in_worlds():
+    """A test of another tree, or a world, needs nothing of `tests/unit`: what they share is in `tests/worlds`."""
+    modules = [one for one in (ROOT / "tests").rglob("*.py") if "unit" not in one.parts]
+    assert len(modules) > 100
+    assert {
+        f"{module.relative_to(ROOT)}: {name}"
+        for module in modules
+        for name in imported(module)
+        if name.split(".")[:2] == ["tests", "unit"]
+    } == set()

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.loops import UvLoopOfATest
-from tests.unit.listener.wire_client import WireClient
+from tests.worlds.listener.wire_client import WireClient
 
 from oncelog.process.sources import Sources
 from oncelog.protocol.messages import schema_of

@@ -4,8 +4,8 @@ import pytest
 from tests.certificates import Authority
 from tests.integration.listener.secured_log import running_log, secured_log
 from tests.loops import UvLoopOfATest
-from tests.unit.listener.listener_image import topic
-from tests.unit.listener.listener_world import World
+from tests.worlds.listener.listener_image import topic
+from tests.worlds.listener.listener_world import World
 
 
 @pytest.fixture

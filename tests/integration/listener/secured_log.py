@@ -21,7 +21,7 @@ from confluent_kafka.cimpl import NewTopic
 from tests.access_tokens import AUDIENCE, ISSUER, jwk_of, key_set, make_key, sign
 from tests.free_ports import free_block
 from tests.loops import UvLoopOfATest
-from tests.unit.listener.wire_client import WireClient
+from tests.worlds.listener.wire_client import WireClient
 
 from oncelog.client.cluster import ClientSettings, Cluster
 from oncelog.client.core.addresses import parse_addresses

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 from tests.integration.listener.requests_by_vocabulary import request_of
-from tests.unit.listener.authorized_world import (
+from tests.worlds.listener.authorized_world import (
     CLIENT,
     allow,
     codes_of,
@@ -18,8 +18,8 @@ from tests.unit.listener.authorized_world import (
     give,
     world_with,
 )
-from tests.unit.listener.listener_image import topic
-from tests.unit.listener.listener_requests import ask
+from tests.worlds.listener.listener_image import topic
+from tests.worlds.listener.listener_requests import ask
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.api.v1 import coordinator_pb2, groups_pb2

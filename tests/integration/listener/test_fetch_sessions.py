@@ -4,14 +4,14 @@ from dataclasses import replace
 from uuid import UUID
 
 import pytest
-from tests.unit.listener.listener_image import topic
-from tests.unit.listener.listener_requests import (
+from tests.worlds.listener.listener_image import topic
+from tests.worlds.listener.listener_requests import (
     batch,
     fetch_request,
     produce_request,
 )
-from tests.unit.listener.listener_world import World, eventually
-from tests.unit.listener.wire_client import WireClient
+from tests.worlds.listener.listener_world import World, eventually
+from tests.worlds.listener.wire_client import WireClient
 
 from oncelog.api.v1 import controller_pb2, storage_pb2
 from oncelog.protocol.messages import schema_of

@@ -7,11 +7,11 @@ import time
 from dataclasses import replace
 
 import pytest
-from tests.unit.listener.listener_image import topic
-from tests.unit.listener.listener_requests import each, in_words, produce_request
-from tests.unit.listener.listener_world import World
-from tests.unit.listener.many_elements import ACROSS, AGAIN, LARGE, WITHIN, large_request
-from tests.unit.listener.wire_client import WireClient, is_alive
+from tests.worlds.listener.listener_image import topic
+from tests.worlds.listener.listener_requests import each, in_words, produce_request
+from tests.worlds.listener.listener_world import World
+from tests.worlds.listener.many_elements import ACROSS, AGAIN, LARGE, WITHIN, large_request
+from tests.worlds.listener.wire_client import WireClient, is_alive
 
 from oncelog.api.v1 import controller_pb2
 from oncelog.process.garbage import collect_seldom

@@ -3,9 +3,9 @@
 import pytest
 from pydantic import ValidationError
 from tests.free_ports import free_block
-from tests.unit.listener.listener_image import topic
-from tests.unit.listener.listener_world import World
-from tests.unit.listener.wire_client import WireClient
+from tests.worlds.listener.listener_image import topic
+from tests.worlds.listener.listener_world import World
+from tests.worlds.listener.wire_client import WireClient
 
 from oncelog.api.v1 import controller_pb2
 from oncelog.errors import OncelogError

@@ -4,8 +4,8 @@ from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
-from tests.unit.listener.listener_image import topic
-from tests.unit.listener.listener_requests import (
+from tests.worlds.listener.listener_image import topic
+from tests.worlds.listener.listener_requests import (
     ask,
     ask_in_words,
     batch,
@@ -13,7 +13,7 @@ from tests.unit.listener.listener_requests import (
     in_words,
     produce,
 )
-from tests.unit.listener.listener_world import World
+from tests.worlds.listener.listener_world import World
 
 from oncelog.api.v1 import controller_pb2
 from oncelog.protocol.messages import schema_of

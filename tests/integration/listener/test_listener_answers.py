@@ -5,9 +5,9 @@ from dataclasses import replace
 from uuid import UUID
 
 import pytest
-from tests.unit.listener.fake_roles import FakeStorage
-from tests.unit.listener.listener_image import NODE_ID, topic
-from tests.unit.listener.listener_requests import (
+from tests.worlds.listener.fake_roles import FakeStorage
+from tests.worlds.listener.listener_image import NODE_ID, topic
+from tests.worlds.listener.listener_requests import (
     ask,
     batch,
     each,
@@ -17,8 +17,8 @@ from tests.unit.listener.listener_requests import (
     produce,
     produce_request,
 )
-from tests.unit.listener.listener_world import World, eventually
-from tests.unit.listener.wire_client import WireClient
+from tests.worlds.listener.listener_world import World, eventually
+from tests.worlds.listener.wire_client import WireClient
 
 from oncelog.api.v1 import controller_pb2, storage_pb2
 from oncelog.errors import OncelogError

@@ -1,6 +1,6 @@
 """Of a client that was refused for its connection and comes again, a listener says so (ADR 0018)."""
 
-from tests.unit.listener.wire_client import WireClient
+from tests.worlds.listener.wire_client import WireClient
 
 from oncelog.api.v1 import coordinator_pb2, types_pb2
 from oncelog.protocol.frames import framed, write_request_head

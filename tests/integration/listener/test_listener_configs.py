@@ -19,8 +19,8 @@ from confluent_kafka.cimpl import NewTopic
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource as PythonResource
 from tests.integration.listener.secured_log import running_log
-from tests.unit.listener.listener_requests import in_words
-from tests.unit.listener.wire_client import WireClient
+from tests.worlds.listener.listener_requests import in_words
+from tests.worlds.listener.wire_client import WireClient
 
 BROKER, TOPIC = ConfigResource.Type.BROKER, ConfigResource.Type.TOPIC
 VERIFICATION = "transaction.partition.verification.enable"

@@ -4,11 +4,11 @@ import asyncio
 import struct
 
 import pytest
-from tests.unit.listener.fake_roles import FakeStorage
-from tests.unit.listener.listener_image import topic
-from tests.unit.listener.listener_requests import batch, fetch_request, produce_request
-from tests.unit.listener.listener_world import World, eventually
-from tests.unit.listener.wire_client import WireClient, is_alive
+from tests.worlds.listener.fake_roles import FakeStorage
+from tests.worlds.listener.listener_image import topic
+from tests.worlds.listener.listener_requests import batch, fetch_request, produce_request
+from tests.worlds.listener.listener_world import World, eventually
+from tests.worlds.listener.wire_client import WireClient, is_alive
 
 from oncelog.protocol.frames import framed, write_request_head
 from oncelog.protocol.messages import schema_of

@@ -4,9 +4,9 @@ import uuid
 from datetime import timedelta
 
 import pytest
-from tests.unit.listener.listener_image import topic
-from tests.unit.listener.listener_requests import ask, ask_in_words
-from tests.unit.listener.listener_world import World
+from tests.worlds.listener.listener_image import topic
+from tests.worlds.listener.listener_requests import ask, ask_in_words
+from tests.worlds.listener.listener_world import World
 
 from oncelog.api.v1 import groups_pb2
 from oncelog.errors import ErrorCode

@@ -7,9 +7,9 @@ import random
 import struct
 
 import pytest
-from tests.unit.listener.listener_image import topic
-from tests.unit.listener.listener_world import World, eventually
-from tests.unit.listener.wire_client import WireClient, is_alive
+from tests.worlds.listener.listener_image import topic
+from tests.worlds.listener.listener_world import World, eventually
+from tests.worlds.listener.wire_client import WireClient, is_alive
 
 from oncelog.protocol.frames import framed, write_request_head
 from oncelog.protocol.versions import APIS

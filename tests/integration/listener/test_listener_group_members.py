@@ -4,9 +4,9 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-from tests.unit.listener.listener_requests import ask, ask_in_words, in_words
-from tests.unit.listener.listener_world import World, eventually
-from tests.unit.listener.wire_client import WireClient
+from tests.worlds.listener.listener_requests import ask, ask_in_words, in_words
+from tests.worlds.listener.listener_world import World, eventually
+from tests.worlds.listener.wire_client import WireClient
 
 from oncelog.api.v1 import groups_pb2
 from oncelog.errors import ErrorCode, OncelogError

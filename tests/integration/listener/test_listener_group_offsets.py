@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 from tests.integration.listener.test_fetch_sessions import deleted, remade
-from tests.unit.listener.listener_image import topic
-from tests.unit.listener.listener_requests import ask, ask_in_words, each, in_words
-from tests.unit.listener.listener_world import World
+from tests.worlds.listener.listener_image import topic
+from tests.worlds.listener.listener_requests import ask, ask_in_words, each, in_words
+from tests.worlds.listener.listener_world import World
 
 from oncelog.api.v1 import coordinator_pb2, groups_pb2
 from oncelog.errors import OncelogError

@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
-from tests.unit.listener.listener_image import topic
-from tests.unit.listener.listener_requests import produce_request
-from tests.unit.listener.listener_world import World
-from tests.unit.listener.wire_client import WireClient
+from tests.worlds.listener.listener_image import topic
+from tests.worlds.listener.listener_requests import produce_request
+from tests.worlds.listener.listener_world import World
+from tests.worlds.listener.wire_client import WireClient
 
 from oncelog.api.v1 import controller_pb2
 from oncelog.errors import ErrorCode

@@ -22,7 +22,7 @@ from tests.integration.listener.secured_log import (
     produced,
     secured_log,
 )
-from tests.unit.listener.wire_client import WireClient
+from tests.worlds.listener.wire_client import WireClient
 
 from oncelog.protocol.versions import METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from oncelog.security.scram import ScramClient

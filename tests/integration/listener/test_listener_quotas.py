@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.unit.listener.wire_client import WireClient
+from tests.worlds.listener.wire_client import WireClient
 
 from oncelog.api.v1.coordinator_pb2 import DescribeSinkRequest
 from oncelog.protocol.frames import framed, write_request_head

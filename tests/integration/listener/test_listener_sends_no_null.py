@@ -18,8 +18,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.integration.listener.requests_by_vocabulary import request_of
-from tests.unit.listener.listener_requests import batch, in_words
-from tests.unit.listener.wire_client import WireClient
+from tests.worlds.listener.listener_requests import batch, in_words
+from tests.worlds.listener.wire_client import WireClient
 
 from oncelog.errors import ErrorCode
 from oncelog.process.sources import Flag, Sources

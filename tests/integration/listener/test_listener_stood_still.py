@@ -10,10 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 from tests.loops import LoopOfATest, UvLoopOfATest
-from tests.unit.listener.listener_image import topic
-from tests.unit.listener.listener_requests import in_words, produce_request
-from tests.unit.listener.listener_world import World, eventually
-from tests.unit.listener.wire_client import WireClient
+from tests.worlds.listener.listener_image import topic
+from tests.worlds.listener.listener_requests import in_words, produce_request
+from tests.worlds.listener.listener_world import World, eventually
+from tests.worlds.listener.wire_client import WireClient
 
 from oncelog.protocol.frames import read_correlation_id
 from oncelog.protocol.versions import APIS

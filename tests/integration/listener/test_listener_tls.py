@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 from tests.certificates import Authority
 from tests.integration.listener.secured_log import NAME_OF_CERTIFICATE, produced, secured_log, tls
-from tests.unit.listener.wire_client import WireClient
+from tests.worlds.listener.wire_client import WireClient
 
 from oncelog.protocol.versions import METADATA
 from oncelog.security.pki import make_client_certificate, make_development_pki

@@ -6,9 +6,9 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from tests.unit.listener.listener_image import topic
-from tests.unit.listener.listener_requests import ask, ask_in_words, in_words
-from tests.unit.listener.listener_world import World
+from tests.worlds.listener.listener_image import topic
+from tests.worlds.listener.listener_requests import ask, ask_in_words, in_words
+from tests.worlds.listener.listener_world import World
 
 from oncelog.api.v1 import coordinator_pb2
 from oncelog.protocol.frames import framed, write_request_head

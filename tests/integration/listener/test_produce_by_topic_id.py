@@ -4,9 +4,9 @@ from uuid import UUID
 
 import pytest
 from tests.integration.listener.test_fetch_sessions import deleted, id_of, remade
-from tests.unit.listener.listener_image import topic
-from tests.unit.listener.listener_requests import ask, batch, produce_request
-from tests.unit.listener.listener_world import World, eventually
+from tests.worlds.listener.listener_image import topic
+from tests.worlds.listener.listener_requests import ask, batch, produce_request
+from tests.worlds.listener.listener_world import World, eventually
 
 from oncelog.api.v1 import storage_pb2
 from oncelog.protocol.messages import schema_of

@@ -1,8 +1,8 @@
 """Small Produce requests that came together are one call to their leader, and each has its own answer."""
 
-from tests.unit.listener.listener_image import topic
-from tests.unit.listener.listener_requests import batch, produce_request
-from tests.unit.listener.listener_world import World
+from tests.worlds.listener.listener_image import topic
+from tests.worlds.listener.listener_requests import batch, produce_request
+from tests.worlds.listener.listener_world import World
 
 from oncelog.protocol.frames import write_request_head
 from oncelog.protocol.messages import schema_of

@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 
 import psutil
 from confluent_kafka import Producer
-from tests.unit.listener.listener_requests import fetch_request
+from tests.worlds.listener.listener_requests import fetch_request
 
 from oncelog.protocol.frames import framed, write_request_head
 from oncelog.protocol.messages import schema_of

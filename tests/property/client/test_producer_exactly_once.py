@@ -2,7 +2,7 @@
 
 import random
 
-from tests.unit.client.producer_bench import Bench, view_of
+from tests.worlds.client.producer_bench import Bench, view_of
 
 from oncelog.errors import ErrorCode
 

@@ -13,7 +13,7 @@ from collections import Counter
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from tests.unit.controller.metadata_cases import Bench
+from tests.worlds.controller.metadata_cases import Bench
 
 from oncelog.errors import ErrorCode
 from oncelog_controller.core.events import (

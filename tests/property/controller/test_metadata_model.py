@@ -9,7 +9,7 @@ import asyncio
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from tests.unit.controller.metadata_cases import Bench
+from tests.worlds.controller.metadata_cases import Bench
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import INTERNAL_TOPICS

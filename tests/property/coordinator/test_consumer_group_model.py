@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 from tests.property.coordinator.group_model import GroupModel
-from tests.unit.coordinator.consumer_world import SESSION_MS, ConsumerWorld, slots
+from tests.worlds.coordinator.consumer_world import SESSION_MS, ConsumerWorld, slots
 
 from oncelog.errors import ErrorCode
 from oncelog_coordinator.core.consumer_group import ConsumerGroup, TopicShape

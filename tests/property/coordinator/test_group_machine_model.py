@@ -5,7 +5,7 @@ go to whom the leader meant them for. Old generations commit nothing, nobody wai
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from tests.unit.coordinator.group_world import (
+from tests.worlds.coordinator.group_world import (
     REBALANCE_MS,
     SESSION_MS,
     GroupWorld,

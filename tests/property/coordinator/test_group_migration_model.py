@@ -10,10 +10,10 @@ from hypothesis.stateful import (
     rule,
 )
 from tests.property.coordinator.group_model import GroupModel
-from tests.unit.coordinator.consumer_world import SESSION_MS, Client, slots
-from tests.unit.coordinator.group_world import REBALANCE_MS
-from tests.unit.coordinator.group_world import SESSION_MS as CLASSIC_SESSION_MS
-from tests.unit.coordinator.migration_world import COOPERATIVE, EAGER, MigrationWorld
+from tests.worlds.coordinator.consumer_world import SESSION_MS, Client, slots
+from tests.worlds.coordinator.group_world import REBALANCE_MS
+from tests.worlds.coordinator.group_world import SESSION_MS as CLASSIC_SESSION_MS
+from tests.worlds.coordinator.migration_world import COOPERATIVE, EAGER, MigrationWorld
 
 from oncelog.errors import ErrorCode
 from oncelog_coordinator.core.consumer_group import ConsumerGroup

@@ -2,7 +2,7 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.gateway.test_replica_moves import after, loads, nodes, placed, spread
+from tests.worlds.gateway.placements import after, loads, nodes, placed, spread
 
 from oncelog.errors import KafkaError
 from oncelog_gateway.core.replica_moves import Placement, balance, evacuation

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kio.static.primitive import Records
-from tests.unit.listener.listener_image import topic
-from tests.unit.listener.listener_world import World
+from tests.worlds.listener.listener_image import topic
+from tests.worlds.listener.listener_world import World
 
 from oncelog.protocol.frames import (
     FrameError,

@@ -7,8 +7,8 @@ import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.integration.listener.test_fetch_sessions import FETCH, change, produce, request
-from tests.unit.listener.listener_image import topic
-from tests.unit.listener.listener_world import World
+from tests.worlds.listener.listener_image import topic
+from tests.worlds.listener.listener_world import World
 
 PARTITIONS = 3
 numbers = st.integers(0, PARTITIONS - 1)

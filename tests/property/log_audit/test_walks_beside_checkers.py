@@ -12,7 +12,7 @@ from tests.integration.log_audit.beside_checkers import (
     rows_of,
     walked,
 )
-from tests.unit.robustness.cluster.seen import data, marker
+from tests.worlds.robustness.cluster.seen import data, marker
 
 from oncelog_server.log_audit.core.rows import Kind
 

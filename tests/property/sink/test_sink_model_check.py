@@ -15,7 +15,7 @@ from functools import cache
 from typing import NamedTuple
 
 import pytest
-from tests.unit.sink.sink_shell import QUERY, SINK, nonce, partition
+from tests.worlds.sink.sink_shell import QUERY, SINK, nonce, partition
 
 from oncelog.machine import Reply
 from oncelog.sink_answer import SinkAnswer

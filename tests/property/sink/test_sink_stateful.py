@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.unit.sink.sink_shell import (
+from tests.worlds.sink.sink_shell import (
     TIMEOUT_MS,
     SinkShell,
     compacted,

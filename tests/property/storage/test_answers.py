@@ -2,8 +2,8 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.storage.partitions import ORDERS, header, log_state, partition_of
-from tests.unit.storage.segments import NOW, MemorySegment, batch
+from tests.worlds.storage.partitions import ORDERS, header, log_state, partition_of
+from tests.worlds.storage.segments import NOW, MemorySegment, batch
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.record.batch import iter_headers

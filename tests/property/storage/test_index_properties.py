@@ -2,7 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.storage.partitions import TRANSACTIONAL, header
+from tests.worlds.storage.partitions import TRANSACTIONAL, header
 
 from oncelog_storage.core.aborted_index import (
     AbortedTransactionEntry,

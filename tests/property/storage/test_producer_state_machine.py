@@ -3,7 +3,7 @@
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from tests.unit.storage.partitions import TRANSACTIONAL, header
+from tests.worlds.storage.partitions import TRANSACTIONAL, header
 
 from oncelog.errors import ErrorCode
 from oncelog_storage.core.producer_snapshot import decode_snapshot, encode_snapshot

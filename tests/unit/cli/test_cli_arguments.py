@@ -8,6 +8,7 @@ from typing import get_args
 
 import pytest
 import typer
+from tests.unit.cli.all_commands import commands
 from typer.testing import CliRunner
 
 from oncelog_gateway.resources import TransactionState
@@ -32,24 +33,6 @@ def invoke(*arguments, **options):
 def error_output(capsys):
     """What stands on stderr, without the frame that folds it."""
     return " ".join(capsys.readouterr().err.replace("│", " ").split())
-
-
-def commands():
-    """Every command of the tree by its words, with its parameters."""
-
-    def below(words, command):
-        for name, one in command.commands.items():
-            if hasattr(one, "commands"):
-                yield from below((*words, name), one)
-            else:
-                yield (*words, name), one
-
-    for name in COMMANDS:
-        command = typer.main.get_command(root).get_command(None, name)
-        if hasattr(command, "commands"):
-            yield from below((name,), command)
-        else:
-            yield (name,), command
 
 
 def test_every_option_says_what_it_is_for():

@@ -1,7 +1,7 @@
 """Every command refuses a variable that nobody reads, as the servers do."""
 
 import pytest
-from tests.unit.cli.test_cli_arguments import commands
+from tests.unit.cli.all_commands import commands
 from typer.testing import CliRunner
 
 from oncelog.errors import OncelogError

@@ -1,7 +1,7 @@
 """The rows S2-58 to S2-80 of the producer document: what an answer means."""
 
 import pytest
-from tests.unit.client.producer_bench import PLAIN, Bench, started
+from tests.worlds.client.producer_bench import PLAIN, Bench, started
 
 from oncelog.client.core.sequences import Identity
 from oncelog.client.errors import (

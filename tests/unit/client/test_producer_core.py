@@ -1,7 +1,7 @@
 """The rows S2-11 to S2-80 of the producer document that need no socket, by their numbers."""
 
 import pytest
-from tests.unit.client.producer_bench import PLAIN, TOPIC, Bench, started, view_of
+from tests.worlds.client.producer_bench import PLAIN, TOPIC, Bench, started, view_of
 
 from oncelog.client.core.cluster_view import NO_NODE, ClusterView, Leader, TopicView
 from oncelog.client.core.sticky import StickyPartitioner

@@ -1,7 +1,7 @@
 """The transactions of a producer, under both protocols (KIP-890)."""
 
 import pytest
-from tests.unit.client.producer_bench import Bench, view_of
+from tests.worlds.client.producer_bench import Bench, view_of
 
 from oncelog.client.core.sequences import Identity
 from oncelog.client.errors import (

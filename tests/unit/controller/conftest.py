@@ -1,7 +1,7 @@
 """A machine without records yet."""
 
 import pytest
-from tests.unit.controller.metadata_cases import Bench
+from tests.worlds.controller.metadata_cases import Bench
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Configs of brokers and groups in the journal: what may be set, for whom, and that it stays."""
 
 import pytest
-from tests.unit.controller.metadata_cases import Bench, restored
+from tests.worlds.controller.metadata_cases import Bench, restored
 
 from oncelog.errors import ErrorCode
 from oncelog_controller.core.events import AlterConfigs

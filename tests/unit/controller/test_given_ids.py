@@ -1,7 +1,7 @@
 """Node ids that the controller gives: who gets which, for how long, and what is left of a process that ended."""
 
 import pytest
-from tests.unit.controller.metadata_cases import Bench, registration
+from tests.worlds.controller.metadata_cases import Bench, registration
 
 from oncelog.errors import ErrorCode
 from oncelog_controller.core import given_ids

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from tests.unit.controller.metadata_cases import SMALL, Bench
+from tests.worlds.controller.metadata_cases import SMALL, Bench
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import TRANSACTION_STATE_TOPIC

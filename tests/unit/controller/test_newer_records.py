@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tests.unit.controller.metadata_cases import Bench
+from tests.worlds.controller.metadata_cases import Bench
 
 from oncelog.errors import OncelogError
 from oncelog_controller.core.image import ClusterImage

@@ -1,7 +1,7 @@
 """AlterPartition and ReassignPartitions: proposals by epoch, eligibility, and how a reassignment ends."""
 
 import pytest
-from tests.unit.controller.metadata_cases import Bench
+from tests.worlds.controller.metadata_cases import Bench
 
 from oncelog.errors import ErrorCode
 from oncelog_controller.core.events import AlterPartition, ProposedIsr

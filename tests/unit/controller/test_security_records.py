@@ -1,7 +1,7 @@
 """ACLs, SCRAM credentials and client quotas in the journal: what is taken, what is refused, and that it stays."""
 
 import pytest
-from tests.unit.controller.metadata_cases import codes, security_everywhere
+from tests.worlds.controller.metadata_cases import codes, security_everywhere
 
 from oncelog.errors import ErrorCode
 from oncelog.security.acl import Acl, AclFilter, Operation, PatternType, Permission, ResourceType

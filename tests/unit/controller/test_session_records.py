@@ -1,7 +1,7 @@
 """API tokens and logouts of the console in the journal: what is taken and refused; every follower has the same."""
 
 import pytest
-from tests.unit.controller.metadata_cases import codes, restored, security_everywhere
+from tests.worlds.controller.metadata_cases import codes, restored, security_everywhere
 
 from oncelog.errors import ErrorCode
 from oncelog.security.api_tokens import LIFETIME_MAX_MS, ApiToken, digest_of

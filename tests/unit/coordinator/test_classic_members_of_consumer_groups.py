@@ -1,9 +1,9 @@
 """Members of the classic protocol in a consumer group, row by row (KIP-848)."""
 
 import pytest
-from tests.unit.coordinator.consumer_world import TOPICS
-from tests.unit.coordinator.group_world import ORDERS, REBALANCE_MS, SESSION_MS
-from tests.unit.coordinator.migration_world import (
+from tests.worlds.coordinator.consumer_world import TOPICS
+from tests.worlds.coordinator.group_world import ORDERS, REBALANCE_MS, SESSION_MS
+from tests.worlds.coordinator.migration_world import (
     COOPERATIVE,
     EVERY,
     ClassicClient,

@@ -1,7 +1,7 @@
 """What a heartbeat of the consumer protocol is answered, by names or a regular expression, row by row (KIP-848)."""
 
 import pytest
-from tests.unit.coordinator.consumer_world import (
+from tests.worlds.coordinator.consumer_world import (
     REBALANCE_MS,
     SESSION_MS,
     TOPICS,

@@ -24,9 +24,20 @@ from oncelog_coordinator.core.txn_state import next_identity
 EVERY_STATE = (EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT)
 
 
-def end(machine, commit, producer_id=PID, producer_epoch=5, version=0, new_producer_id=None):
+def end(
+    machine, commit, producer_id=PID, producer_epoch=5, version=0, new_producer_id=None, now=NOW
+):
     event = EndTxn(1, "pay", producer_id, producer_epoch, commit, version, new_producer_id)
-    return Step(machine, event)
+    return Step(machine, event, now)
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_transaction_without_partitions_completes_at_once(version):
+    ongoing = stored(ONGOING, client_transaction_version=version, partitions=())
+    step = end(machine_with(ongoing), True, version=version, now=NOW + 7)
+    assert step.states == [PREPARE_COMMIT, COMPLETE_COMMIT]
+    assert [record.last_update_timestamp for record in step.records] == [NOW + 7, NOW + 7]
+    assert not step.markers
 
 
 @pytest.mark.parametrize("version", [0, 2])

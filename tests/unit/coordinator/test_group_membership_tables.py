@@ -1,7 +1,7 @@
 """Joining, syncing, heartbeats, leaving and silence, row by row (Kafka's classic protocol; KIP-345, KIP-394)."""
 
 import pytest
-from tests.unit.coordinator.group_world import (
+from tests.worlds.coordinator.group_world import (
     RANGE,
     REBALANCE_MS,
     SESSION_MS,

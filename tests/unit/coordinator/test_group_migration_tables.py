@@ -1,10 +1,10 @@
 """A living group changes its protocol, row by row (KIP-848), and the bytes that are kept of it."""
 
 import pytest
-from tests.unit.coordinator.consumer_world import SESSION_MS as CONSUMER_SESSION_MS
-from tests.unit.coordinator.consumer_world import TOPICS
-from tests.unit.coordinator.group_world import REBALANCE_MS, SESSION_MS
-from tests.unit.coordinator.migration_world import (
+from tests.worlds.coordinator.consumer_world import SESSION_MS as CONSUMER_SESSION_MS
+from tests.worlds.coordinator.consumer_world import TOPICS
+from tests.worlds.coordinator.group_world import REBALANCE_MS, SESSION_MS
+from tests.worlds.coordinator.migration_world import (
     COOPERATIVE,
     EVERY,
     MigrationWorld,

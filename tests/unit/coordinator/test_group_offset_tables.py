@@ -1,7 +1,7 @@
 """Committed offsets, alone and in transactions, row by row (facts 5.2, 9; KIP-211, KIP-447, KIP-890)."""
 
 import pytest
-from tests.unit.coordinator.group_world import ORDERS, GroupWorld
+from tests.worlds.coordinator.group_world import ORDERS, GroupWorld
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import Partition, SeenTransaction

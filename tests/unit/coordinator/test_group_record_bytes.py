@@ -1,8 +1,7 @@
 """The bytes of `__consumer_offsets` (facts 5.2; KIP-848), written and read."""
 
-from dataclasses import replace
-
 import pytest
+from tests.worlds.coordinator.stored_groups import GROUP, OFFSET, OFFSET_OF_TOPIC
 
 from oncelog.ids import Partition
 from oncelog_coordinator.core.consumer_group import (
@@ -22,29 +21,15 @@ from oncelog_coordinator.core.group_records import (
     GroupChanged,
     GroupTombstone,
     MalformedGroupRecord,
-    OffsetCommitted,
     OffsetTombstone,
     decode_group_record,
     encode_group_record,
 )
-from oncelog_coordinator.core.group_state import Group, GroupState, Member
 
-OFFSET = OffsetCommitted("g", Partition("t", 7), 42, 3, "m", 1_700_000_000_000)
 OFFSET_KEY = "00010001670001740000000" + "7"
 OFFSET_VALUE = "0003000000000000002a00000003" + "00016d" + "0000018bcfe56800"
-OFFSET_OF_TOPIC = replace(OFFSET, topic_id=b"t" * 16)
 OFFSET_OF_TOPIC_VALUE = (
     "0004000000000000002a00000003" + "026d" + "0000018bcfe56800" + "010010" + "74" * 16
-)
-GROUP = Group(
-    "g",
-    GroupState.STABLE,
-    5,
-    "consumer",
-    "range",
-    "m",
-    1_700_000_000_000,
-    {"m": Member("m", None, "c", "/h", 10, 20, (("range", b"s"),), b"a")},
 )
 GROUP_VALUE = (
     "0003" + "0008636f6e73756d6572" + "00000005" + "000572616e6765" + "00016d" + "0000018bcfe56800"

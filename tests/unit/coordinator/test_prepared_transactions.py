@@ -63,8 +63,8 @@ def keep(machine, new_producer_id=None, origin=None, timeout_ms=TWO_PHASE, keep_
     )
 
 
-def end(machine, commit, identity, version=2):
-    return Step(machine, EndTxn(1, "pay", *identity, commit, version))
+def end(machine, commit, identity, version=2, origin=None, now=NOW):
+    return Step(machine, EndTxn(1, "pay", *identity, commit, version, origin=origin), now)
 
 
 def deliver(machine, step):
@@ -122,6 +122,19 @@ class TestKeep:
         assert ongoing_of(keep(machine)) == (PID, 5)
         assert end(machine, True, (PID, 8)).code == 90
         assert end(machine, True, (PID, 9)).states == [PREPARE_COMMIT]
+
+    def test_its_end_keeps_where_it_came_from_and_when(self):
+        machine, origin = machine_with(two_phase()), RequestOrigin(1, 2, 3)
+        keep(machine)
+        (record,) = end(machine, True, (PID, 6), origin=origin, now=NOW + 7).records
+        assert (record.origin, record.last_update_timestamp) == (origin, NOW + 7)
+
+    def test_one_without_partitions_completes_at_once(self):
+        machine = machine_with(two_phase(partitions=()))
+        keep(machine)
+        step = end(machine, True, (PID, 6), now=NOW + 7)
+        assert step.states == [PREPARE_COMMIT, COMPLETE_COMMIT]
+        assert step.records[1].last_update_timestamp == NOW + 7
 
     @pytest.mark.parametrize("epoch", [32_765, 32_766])
     def test_a_producer_id_near_its_end_gets_a_successor(self, epoch):

@@ -1,6 +1,7 @@
 """`__transaction_state` byte for byte (facts 5.1)."""
 
 import pytest
+from tests.worlds.coordinator.stored_transactions import EMPTY, ONGOING
 
 from oncelog.ids import Partition
 from oncelog_coordinator.core.txn_records import (
@@ -13,24 +14,10 @@ from oncelog_coordinator.core.txn_records import (
 )
 from oncelog_coordinator.core.txn_state import TxnMetadata, TxnState, TxnTombstone
 
-TIME = 1_700_000_000_000
 EMPTY_V0 = "00000000000000000fa000030000ea6000ffffffff0000018bcfe56800ffffffffffffffff"
 ONGOING_V1 = (
     "00010000000000000fa000030000ea6001020274030000000000000001000000018bcfe568000000018bcfe568"
     "000200080000000000000fa002020002"
-)
-EMPTY = TxnMetadata("foo", 4000, 3, TxnState.EMPTY, 60_000, (), -1, TIME)
-ONGOING = TxnMetadata(
-    "foo",
-    4000,
-    3,
-    TxnState.ONGOING,
-    60_000,
-    (Partition("t", 0), Partition("t", 1)),
-    TIME,
-    TIME,
-    4000,
-    client_transaction_version=2,
 )
 
 

@@ -50,6 +50,8 @@ class Step:
         self.decision = machine.decide(event, now)
         for record in self.decision.records:
             machine.apply(1_000, record)
+        replies = [one for one in self.decision.effects if isinstance(one, Reply)]
+        assert all(one.request_id == event.request_id for one in replies), "a reply to nobody"
         self.records = self.decision.records
         self.label = self.decision.label
         self.effects = self.decision.effects

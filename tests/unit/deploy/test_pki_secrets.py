@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 from cryptography import x509
-from tests.unit.deploy.namespace import Namespace
+from tests.worlds.deploy.namespace import Namespace
 
 from oncelog.errors import OncelogError
 from oncelog_server.pki_secrets import Wanted, keep_certificates, parsed_identity

@@ -3,7 +3,7 @@
 import argparse
 
 import pytest
-from tests.unit.deploy.namespace import Namespace
+from tests.worlds.deploy.namespace import Namespace
 
 from oncelog_server.release_secrets import Drawn, Text, _drawn, _text, keep_passwords
 

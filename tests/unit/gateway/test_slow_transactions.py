@@ -1,6 +1,6 @@
 """Which transactions took longest, over all transactional ids."""
 
-from tests.unit.gateway.test_transaction_spans import NOW, transaction
+from tests.unit.gateway.spans_of_transactions import NOW, transaction
 
 from oncelog.telemetry.events import Event
 from oncelog_gateway.core.slow_transactions import slowest

@@ -11,9 +11,9 @@ from uuid import UUID
 
 import pytest
 from tests.integration.listener.requests_by_vocabulary import request_of
-from tests.unit.listener.authorized_world import allow, codes_of, everything, found_in, world_with
-from tests.unit.listener.listener_image import topic
-from tests.unit.listener.listener_requests import ask, batch
+from tests.worlds.listener.authorized_world import allow, codes_of, everything, found_in, world_with
+from tests.worlds.listener.listener_image import topic
+from tests.worlds.listener.listener_requests import ask, batch
 
 from oncelog.protocol import versions
 from oncelog.record.batch import TRANSACTIONAL

@@ -5,7 +5,7 @@ import pickle
 import pytest
 from oncelog_robustness.log_files import read_batches
 from tests.integration.log_audit.beside_checkers import rows_of
-from tests.unit.robustness.cluster.seen import data, log, marker
+from tests.worlds.robustness.cluster.seen import data, log, marker
 
 from oncelog.errors import OncelogError
 from oncelog.record.batch import stamp

@@ -1,7 +1,7 @@
 """What consumers of the classic protocol write in JoinGroup and SyncGroup, in every version, and what they did not."""
 
 import pytest
-from tests.unit.coordinator.migration_world import subscription
+from tests.worlds.coordinator.migration_world import subscription
 
 from oncelog.protocol.consumer_protocol import (
     EmbeddedAssignment,

@@ -3,7 +3,7 @@
 import struct
 
 import pytest
-from tests.unit.listener.many_elements import ACROSS, LARGE, WITHIN, large_request
+from tests.worlds.listener.many_elements import ACROSS, LARGE, WITHIN, large_request
 
 from oncelog.protocol.frames import FrameError
 from oncelog.protocol.messages import drained, schema_of

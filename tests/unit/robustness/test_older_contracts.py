@@ -12,7 +12,7 @@ from oncelog_robustness.simulator.contracts import SESSION_PATH, Spoken
 from oncelog_robustness.simulator.kept_versions import older_contracts
 from oncelog_robustness.simulator.process import SimProcess
 from oncelog_robustness.simulator.record_tags import tags_of, with_tags
-from tests.unit.coordinator.test_txn_record_bytes import ONGOING
+from tests.worlds.coordinator.stored_transactions import ONGOING
 
 from oncelog.api.v1 import types_pb2
 from oncelog.api.v1.controller_pb2 import DescribeControllerResponse

@@ -1,7 +1,7 @@
 """A shard's machine of sinks that knows none yet."""
 
 import pytest
-from tests.unit.sink.sink_shell import SinkShell
+from tests.worlds.sink.sink_shell import SinkShell
 
 
 @pytest.fixture

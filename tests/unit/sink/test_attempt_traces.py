@@ -4,7 +4,7 @@
 from contextlib import nullcontext
 
 import pytest
-from tests.unit.sink.sink_shell import TIMEOUT_MS, SinkShell, nonce
+from tests.worlds.sink.sink_shell import TIMEOUT_MS, SinkShell, nonce
 
 from oncelog.machine import Decision
 from oncelog.record.records import Record, encode_batch

@@ -1,7 +1,7 @@
 """An attempt is opened, aborted, or aborts itself at its deadline: one test a row of their tables."""
 
 import pytest
-from tests.unit.sink.sink_shell import (
+from tests.worlds.sink.sink_shell import (
     MINUTE_MS,
     TIMEOUT_MS,
     nonce,

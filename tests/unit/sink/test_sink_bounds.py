@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from tests.unit.sink.sink_shell import SinkShell, nonce
+from tests.worlds.sink.sink_shell import SinkShell, nonce
 
 from oncelog.errors import ErrorCode
 from oncelog.sink_answer import SinkAnswer

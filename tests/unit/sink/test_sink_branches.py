@@ -1,7 +1,7 @@
 """Branches are joined, get partitions, are sealed and are shown: one test a row of their tables."""
 
 import pytest
-from tests.unit.sink.sink_shell import (
+from tests.worlds.sink.sink_shell import (
     SINK,
     TIMEOUT_MS,
     nonce,

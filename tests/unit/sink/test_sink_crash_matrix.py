@@ -1,7 +1,7 @@
 """The crash matrix of docs/architecture/spark-sink.md, row by row, at the coordinator."""
 
 import pytest
-from tests.unit.sink.sink_shell import (
+from tests.worlds.sink.sink_shell import (
     ROWS,
     TIMEOUT_MS,
     SinkShell,

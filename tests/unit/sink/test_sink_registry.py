@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from tests.unit.sink.sink_shell import (
+from tests.worlds.sink.sink_shell import (
     QUERY,
     SINK,
     TIMEOUT_MS,

@@ -1,8 +1,8 @@
 """One pass over a compacted log as walks over bytes, and which log is cleaned next."""
 
 import pytest
-from tests.unit.storage.partitions import ORDERS, SHARD, header, log_state, partition_of
-from tests.unit.storage.segments import NOW, MemorySegment, batch, moved
+from tests.worlds.storage.partitions import ORDERS, SHARD, header, log_state, partition_of
+from tests.worlds.storage.segments import NOW, MemorySegment, batch, moved
 
 from oncelog.record.batch import read_header
 from oncelog.record.records import Record, encode_batch

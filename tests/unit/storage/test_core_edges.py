@@ -4,7 +4,7 @@ import struct
 
 import pytest
 from crc32c import crc32c
-from tests.unit.storage.partitions import (
+from tests.worlds.storage.partitions import (
     CONTROL,
     NOW,
     OTHER,
@@ -17,7 +17,7 @@ from tests.unit.storage.partitions import (
     refused,
     with_followers,
 )
-from tests.unit.storage.segments import MemorySegment, batch
+from tests.worlds.storage.segments import MemorySegment, batch
 
 from oncelog.errors import ErrorCode
 from oncelog.record.batch import HEADER

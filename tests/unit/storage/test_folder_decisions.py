@@ -1,8 +1,8 @@
 """What a folder's files mean, and what may leave it: checkpoints, history, retention, scrubbing, ISR proposals."""
 
 import pytest
-from tests.unit.storage.partitions import HERE, OTHER, log_state, partition_of, with_followers
-from tests.unit.storage.segments import MemorySegment, batch, walked
+from tests.worlds.storage.partitions import HERE, OTHER, log_state, partition_of, with_followers
+from tests.worlds.storage.segments import MemorySegment, batch, walked
 
 from oncelog.api.v1 import controller_pb2, types_pb2
 from oncelog.errors import ErrorCode

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import pytest
-from tests.unit.storage.partitions import HERE, ORDERS, OTHER, THIRD, Image, Topic
+from tests.worlds.storage.partitions import HERE, ORDERS, OTHER, THIRD, Image, Topic
 
 from oncelog_storage.core.in_sync import first_lacking, is_in_sync
 

@@ -1,8 +1,8 @@
 """What a write changes of a log: a client's batch, markers, a leader's batches; and where readers go on."""
 
 import pytest
-from tests.unit.storage.partitions import NOW, TRANSACTIONAL, header, log_state
-from tests.unit.storage.segments import MemorySegment, abort_marker, batch
+from tests.worlds.storage.partitions import NOW, TRANSACTIONAL, header, log_state
+from tests.worlds.storage.segments import MemorySegment, abort_marker, batch
 
 from oncelog.record.batch import read_header
 from oncelog.record.control import MARKER_BYTES

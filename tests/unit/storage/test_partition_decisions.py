@@ -1,7 +1,7 @@
 """What a partition decides, row by row (facts 3, 9; ADR 0015, 0016)."""
 
 import pytest
-from tests.unit.storage.partitions import (
+from tests.worlds.storage.partitions import (
     CONTROL,
     HERE,
     NOW,

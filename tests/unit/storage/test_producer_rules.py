@@ -1,7 +1,7 @@
 """The rules of a partition leader, row by row (facts 1.2, 9)."""
 
 import pytest
-from tests.unit.storage.partitions import TRANSACTIONAL, header
+from tests.worlds.storage.partitions import TRANSACTIONAL, header
 
 from oncelog.errors import ErrorCode
 from oncelog.ids import PRODUCER_EPOCH_MAX, SEQUENCE_MAX

@@ -1,7 +1,7 @@
 """A Produce request stage by stage, and what a verification's answer makes a leader do (facts 9)."""
 
 import pytest
-from tests.unit.storage.partitions import (
+from tests.worlds.storage.partitions import (
     HERE,
     ORDERS,
     OTHER,
@@ -14,7 +14,7 @@ from tests.unit.storage.partitions import (
     partition_of,
     with_followers,
 )
-from tests.unit.storage.segments import NOW, batch
+from tests.worlds.storage.segments import NOW, batch
 
 from oncelog.api.v1 import coordinator_pb2
 from oncelog.api.v1 import storage_pb2 as pb

@@ -1,7 +1,8 @@
 """What readers are shown: fetches, offsets by meaning, and the fate of a record, by walks over a log without files."""
 
 import pytest
-from tests.unit.storage.partitions import (
+from tests.unit.storage.read_host import ABORTED, Host, grown, slice_of
+from tests.worlds.storage.partitions import (
     NOW,
     ORDERS,
     OTHER,
@@ -14,7 +15,7 @@ from tests.unit.storage.partitions import (
     refused,
     with_followers,
 )
-from tests.unit.storage.segments import MemorySegment, abort_marker, batch
+from tests.worlds.storage.segments import MemorySegment, abort_marker, batch
 
 from oncelog.api.v1 import storage_pb2 as pb
 from oncelog.errors import ErrorCode, KafkaError
@@ -22,8 +23,7 @@ from oncelog.ids import Partition
 from oncelog.record.control import Marker, MarkerType, encode_marker
 from oncelog.topic_config import TopicConfig
 from oncelog_storage.core import offset_queries
-from oncelog_storage.core.aborted_index import AbortedTransactionEntry
-from oncelog_storage.core.fetching import AdmitLoader, Fetching, FindAborted, LogSlice, ReadBatches
+from oncelog_storage.core.fetching import AdmitLoader, FindAborted, LogSlice, ReadBatches
 from oncelog_storage.core.offset_queries import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -37,66 +37,9 @@ from oncelog_storage.core.offset_queries import (
     inherited_end,
     low_watermark,
 )
-from oncelog_storage.core.partition import PartitionReplica
 from oncelog_storage.core.producer_state import ProducerEntry
 from oncelog_storage.core.record_fate import Fate, ReadBatchAt, RecordFate, record_fate
 from oncelog_storage.core.walks import run_walk
-
-ABORTED = AbortedTransactionEntry(7, 0, 2, 0)
-
-
-class Host:
-    """A node that leads one partition, whose batches are these."""
-
-    def __init__(self, partition: PartitionReplica, *batches: LogSlice) -> None:
-        self.partition = partition
-        self.batches = list(batches)
-        self.needs: list[object] = []
-
-    def get(self, topic: str, partition: int) -> PartitionReplica:
-        if (topic, partition) != self.partition.partition:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return self.partition
-
-    def leader_of(self, partition: Partition) -> tuple[int, int]:
-        return OTHER, 9
-
-    def found(self, need):
-        self.needs.append(need)
-        match need:
-            case ReadBatches():
-                return self.batches.pop(0) if self.batches else LogSlice(b"", -1)
-            case FindAborted():
-                return [ABORTED]
-            case _:
-                return None
-
-    def fetching(self, *, is_committed_only: bool = False, **fields) -> Fetching[PartitionReplica]:
-        request = pb.FetchRequest(**fields)
-        return Fetching(request, self, 1 << 20, is_committed_only=is_committed_only)
-
-    def read(self, reading, offset=0, *, name=ORDERS, fails=False, **fields):
-        part = pb.FetchPartition(
-            topic=name.topic, partition=name.partition, fetch_offset=offset, **fields
-        )
-        part.current_leader_epoch = fields.get("current_leader_epoch", -1)
-        answer = pb.FetchedPartition(topic=name.topic, partition=name.partition)
-        run_walk(reading.read(part, answer), failed if fails else self.found, (KafkaError,))
-        return answer
-
-
-def failed(need):
-    raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
-
-
-def grown(count: int, **fields) -> PartitionReplica:
-    partition = partition_of(log_state(**fields))
-    append(partition, header(count=count))
-    return partition
-
-
-def slice_of(offset: int, count: int = 1) -> LogSlice:
-    return LogSlice(batch(offset, count), offset + count)
 
 
 def emptied(offset: int) -> LogSlice:

@@ -1,8 +1,8 @@
 """What a start makes of the files of a log: names, snapshots, batches, and bytes that cannot be read (ADR 0023)."""
 
 import pytest
-from tests.unit.storage.partitions import CONTROL, TRANSACTIONAL, log_state
-from tests.unit.storage.segments import NOW, MemorySegment, abort_marker, batch, moved
+from tests.worlds.storage.partitions import CONTROL, TRANSACTIONAL, log_state
+from tests.worlds.storage.segments import NOW, MemorySegment, abort_marker, batch, moved
 
 from oncelog.record.batch import Codec
 from oncelog_storage.core.batch_walk import BrokenBatch

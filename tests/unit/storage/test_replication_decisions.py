@@ -1,7 +1,7 @@
 """Replication, from both sides, row by row (KIP-101, KIP-227, KIP-497, KIP-595)."""
 
 import pytest
-from tests.unit.storage.partitions import (
+from tests.worlds.storage.partitions import (
     HERE,
     ORDERS,
     OTHER,

@@ -1,7 +1,7 @@
 """Which role a partition has on this node, image by image, and what becomes of damaged and stray copies."""
 
 import pytest
-from tests.unit.storage.partitions import (
+from tests.worlds.storage.partitions import (
     HERE,
     NOW,
     ORDERS,

@@ -1,7 +1,7 @@
 """What is written down of a log's segments, and which segments are not what was written down."""
 
 import pytest
-from tests.unit.storage.segments import batch
+from tests.worlds.storage.segments import batch
 
 from oncelog.record.batch import HEADER_BYTES
 from oncelog_storage.core.aborted_index import AbortedCheck

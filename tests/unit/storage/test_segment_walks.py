@@ -1,7 +1,7 @@
 """Walks over a segment's bytes, row by row: what is found, what is damage, and how much is read."""
 
 import pytest
-from tests.unit.storage.segments import NOW, batch, moved, scanned, walked
+from tests.worlds.storage.segments import NOW, batch, moved, scanned, walked
 
 from oncelog.record.batch import HEADER_BYTES
 from oncelog_storage.core import batch_walk

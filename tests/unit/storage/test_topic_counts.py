@@ -1,6 +1,6 @@
 """What clients wrote and read, by topic: each record once, in bounded numbers that only grow."""
 
-from tests.unit.storage.test_reading import Host, grown, slice_of
+from tests.unit.storage.read_host import Host, grown, slice_of
 
 from oncelog_storage.core.topic_counts import OTHERS, TOPICS_MAX, CountsOfTopics
 

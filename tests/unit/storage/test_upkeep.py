@@ -1,7 +1,7 @@
 """What checkpoints, syncs, removals and requests of markers change, and which partitions a node hosts."""
 
 import pytest
-from tests.unit.storage.partitions import (
+from tests.worlds.storage.partitions import (
     HERE,
     NOW,
     ORDERS,

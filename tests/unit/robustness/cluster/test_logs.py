@@ -15,7 +15,7 @@ from oncelog_robustness.fault_plan import FaultKind
 from oncelog_robustness.history import Fault, History
 from oncelog_robustness.observations import BatchSeen, Observations, ReplicaLog, Synced
 from tests.unit.robustness.checkers.made_history import assert_broken, assert_unknown
-from tests.unit.robustness.cluster.seen import answer, data, judged, log, marker, replica
+from tests.worlds.robustness.cluster.seen import answer, data, judged, log, marker, replica
 
 
 class TestSequences:

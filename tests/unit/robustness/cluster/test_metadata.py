@@ -5,7 +5,7 @@ from oncelog_robustness.checkers.cluster_metadata import check
 from oncelog_robustness.checkers.verdict import Answer
 from oncelog_robustness.observations import MetadataWritten, Observations
 from tests.unit.robustness.checkers.made_history import assert_broken
-from tests.unit.robustness.cluster.seen import judged
+from tests.worlds.robustness.cluster.seen import judged
 
 
 def written(epoch: int, first: int, count: int = 1, *, by: int = 1, at: int = 0) -> MetadataWritten:

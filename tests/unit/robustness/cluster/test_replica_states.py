@@ -11,8 +11,8 @@ from oncelog_robustness.checkers import (
 from oncelog_robustness.checkers.verdict import Answer
 from oncelog_robustness.observations import Observations, ReplicaState, ShardOwned
 from tests.unit.robustness.checkers.made_history import assert_broken
-from tests.unit.robustness.cluster.seen import answer, judged, log, replica
-from tests.unit.robustness.cluster.seen import data as batch
+from tests.worlds.robustness.cluster.seen import answer, judged, log, replica
+from tests.worlds.robustness.cluster.seen import data as batch
 
 
 class TestOffsetsOrder:

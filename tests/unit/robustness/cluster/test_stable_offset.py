@@ -5,7 +5,7 @@ from oncelog_robustness.checkers import cluster_stable_offset
 from oncelog_robustness.checkers.verdict import Answer
 from oncelog_robustness.observations import Observations
 from tests.unit.robustness.checkers.made_history import assert_broken
-from tests.unit.robustness.cluster.seen import answer, data, judged, log, marker, replica
+from tests.worlds.robustness.cluster.seen import answer, data, judged, log, marker, replica
 
 LOG = log(data(0, 7), data(1), data(2, 8), marker(3, 8, 0, "abort"), marker(4, 7, 0))
 

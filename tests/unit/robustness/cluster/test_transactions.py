@@ -18,7 +18,7 @@ from oncelog_robustness.observations import (
     StateRecorded,
 )
 from tests.unit.robustness.checkers.made_history import assert_broken, assert_unknown
-from tests.unit.robustness.cluster.seen import (
+from tests.worlds.robustness.cluster.seen import (
     answer,
     data,
     judged,

@@ -2,8 +2,8 @@
 
 # ruff: noqa: N802 (the methods' names are the contract's)
 
-from tests.unit.listener.fake_roles import FakeRole, FakeStorage
-from tests.unit.listener.listener_image import topic
+from tests.worlds.listener.fake_roles import FakeRole, FakeStorage
+from tests.worlds.listener.listener_image import topic
 
 from oncelog.api.v1 import groups_pb2
 

@@ -3,10 +3,10 @@
 import asyncio
 from contextlib import asynccontextmanager
 
-from tests.unit.listener.fake_group_coordinator import FakeGroupCoordinator
-from tests.unit.listener.fake_roles import FakeController, FakeCoordinator, FakeStorage
-from tests.unit.listener.listener_image import NODE_ID, follower
-from tests.unit.listener.wire_client import WireClient
+from tests.worlds.listener.fake_group_coordinator import FakeGroupCoordinator
+from tests.worlds.listener.fake_roles import FakeController, FakeCoordinator, FakeStorage
+from tests.worlds.listener.listener_image import NODE_ID, follower
+from tests.worlds.listener.wire_client import WireClient
 
 from oncelog.rpc.direct import DirectStub
 from oncelog.rpc.directory import LocalDirectory

@@ -2,8 +2,8 @@
 
 from dataclasses import fields, is_dataclass
 
-from tests.unit.listener.listener_image import topic
-from tests.unit.listener.listener_world import World
+from tests.worlds.listener.listener_image import topic
+from tests.worlds.listener.listener_world import World
 
 from oncelog.api.v1 import controller_pb2
 from oncelog.security.acl import (

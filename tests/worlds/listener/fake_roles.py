@@ -8,7 +8,7 @@
 import asyncio
 import functools
 
-from tests.unit.listener.listener_image import topic
+from tests.worlds.listener.listener_image import topic
 
 from oncelog.api.v1 import controller_pb2, coordinator_pb2, storage_pb2
 from oncelog.errors import ErrorCode

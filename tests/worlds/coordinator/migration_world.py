@@ -2,7 +2,7 @@
 
 import struct
 
-from tests.unit.coordinator.consumer_world import TOPICS, ConsumerWorld, slots
+from tests.worlds.coordinator.consumer_world import TOPICS, ConsumerWorld, slots
 
 from oncelog.errors import ErrorCode
 from oncelog.protocol.consumer_protocol import read_assignment, read_subscription

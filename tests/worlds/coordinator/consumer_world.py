@@ -1,7 +1,7 @@
 """Members of consumer groups (KIP-848) over `GroupWorld`, as clients behave: they use what they are told, give up what
 they are told no more, and say so with their next heartbeat."""
 
-from tests.unit.coordinator.group_world import GroupWorld
+from tests.worlds.coordinator.group_world import GroupWorld
 
 from oncelog.errors import ErrorCode
 from oncelog_coordinator.core.consumer_group import TopicShape
