@@ -192,7 +192,7 @@ async def test_a_deposed_writer_is_refused_wherever_the_table_ends(database_url)
         old = fenced_journal(one, held.controller_epoch)
         await replayed(old)
         await old.append(["a"])
-        taken = await other_lease.take(await other_lease.read())
+        taken = await other_lease.take_over(await other_lease.read())
         assert taken.controller_epoch == held.controller_epoch + 1
         with pytest.raises(AppendFailed) as caught:
             await old.append(["late"])

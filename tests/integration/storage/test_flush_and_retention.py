@@ -58,7 +58,7 @@ async def test_a_segment_that_a_sync_came_before_is_synced_by_its_name(tmp_path,
     monkeypatch.setattr(maintenance, "sync_directory", sync)
     async with running(tmp_path, topic("orders"), flush_policy="always") as node:
         await node.produce("orders", batch())
-        leader = node.role._hosted.get("orders", 0)
+        leader = node.role._replica_manager.get("orders", 0)
         leader.log.roll(NOW)
         node.role.maintenance._wants.flush(leader)
         await until(lambda: not leader.is_flushing)
