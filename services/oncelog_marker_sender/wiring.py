@@ -12,7 +12,9 @@ from oncelog_marker_sender.settings import MarkerSenderSettings
 
 
 class MarkerSenderRole:
-    """The marker sender as a `Role`; `servicer` answers the `MarkerSender` service."""
+    """The marker sender as its process starts and stops it (a `Role`). `servicer` answers the `MarkerSender`
+    service.
+    """
 
     def __init__(self, sender: MarkerSender, feed: Feed | None = None) -> None:
         self.sender = sender

@@ -65,7 +65,11 @@ NOT_KNOWN: Final = AbortedCheck(-1, 0)
 
 
 def decode_old_checks(text: str) -> dict[int, AbortedCheck]:
-    """Return the check of each segment, by its base offset. Raises ValueError."""
+    """Return the check of each segment's aborted index, by the segment's base offset, from the text of
+    `OLD_CHECKS_FILE`.
+
+    Raises ValueError.
+    """
     *lines, crc = text.splitlines() or [""]
     is_whole = len(lines) >= 2 and text.endswith("\n") and int(lines[1]) == len(lines) - 2
     if not is_whole or lines[0] != _VERSION or f"{crc32c(_joined(lines))}" != crc:

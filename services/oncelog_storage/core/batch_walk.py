@@ -47,7 +47,7 @@ class BrokenBatch(OncelogError):
 
 
 class Stretch(NamedTuple):
-    """The facts of a segment that a walk needs."""
+    """What a walk must know of the segment whose bytes it reads."""
 
     base_offset: int
     size_bytes: int
@@ -118,9 +118,10 @@ def whole_batches(
 
 
 def check_gap(stretch: Stretch, position: int, fields: HeaderFields) -> Walk[None]:
-    """Check a batch before which offsets are missing: compaction took them, or the batch's base offset is damaged.
+    """Raise BrokenBatch if a batch before which offsets are missing has a damaged base offset.
 
-    A damaged base offset is too high here. So it meets the next batch, or the segment's end, and BrokenBatch is raised.
+    Compaction also leaves such gaps. But a damaged base offset is too high here: the batch would reach beyond the base
+    offset of the next batch, or the segment's end.
     """
     bound = stretch.end_offset
     following = position + fields[1] + LENGTH_PREFIX_BYTES
@@ -133,7 +134,9 @@ def check_gap(stretch: Stretch, position: int, fields: HeaderFields) -> Walk[Non
 def scan(
     stretch: Stretch, position: int, expected_offset: int
 ) -> Generator[Read | Found, bytes, None]:
-    """Yield each batch from `position` on, between reads. The caller goes on after a batch with `send(b"")`."""
+    """Yield each batch from `position` on, and a Read whenever more bytes are needed. The caller goes on after a batch
+    with `send(b"")`.
+    """
     size_bytes, chunk_bytes = stretch.size_bytes, _SCAN_BYTES
     while position < size_bytes:
         view, at = memoryview((yield Read(position, min(chunk_bytes, size_bytes - position)))), 0

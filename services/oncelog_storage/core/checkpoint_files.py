@@ -79,7 +79,7 @@ def encode_topic_id(topic_id: bytes) -> str:
 
 
 def topic_number(topic_id: bytes) -> int:
-    """Return a topic id as a whole number, for a checkpoint file that holds one number a partition."""
+    """Return a topic id as a whole number, which is how a checkpoint file can hold it."""
     return int.from_bytes(topic_id, "big")
 
 

@@ -55,7 +55,9 @@ Step = Append | StartOver | Truncate | CutEpochs
 
 
 def step_of(log: LogState, leader_epoch: int, answer: PartitionAnswer) -> Step | None:
-    """Return the step of a follower whose leader is in `leader_epoch`. None: the answer is of another leader epoch."""
+    """Return what a follower must do to its log after a leader's answer to its fetch. None: the answer is of another
+    leader epoch than `leader_epoch`.
+    """
     if answer.error_code:
         # The leader's log does not reach the offset that was asked for.
         return StartOver(answer.log_start_offset)
@@ -70,7 +72,11 @@ def step_of(log: LogState, leader_epoch: int, answer: PartitionAnswer) -> Step |
 
 
 def _truncation(log: LogState, shared: Divergence) -> Step:
-    """Return the step that goes back to where the two histories were one, as far as this answer tells."""
+    """Return the step that cuts a log which diverged from the leader's: back to the last offset that both have in
+    common.
+
+    `shared` is what the leader's answer says about that. Another answer may lead further back.
+    """
     own_epoch, own_end = log.leader_epochs.end_offset_for(shared.leader_epoch, log.log_end_offset)
     if own_epoch < 0:
         offset = shared.end_offset
@@ -104,7 +110,7 @@ def cut_epochs(log: LogState, offset: int) -> None:
 
 
 class FollowedLog:
-    """A partition that is followed, in one leader epoch.
+    """The follower's side of one partition, in one leader epoch: its position, and its step after each answer.
 
     `oncelog_storage.follower.FollowerReplica` also writes its log.
     """
@@ -206,7 +212,10 @@ class Ask(NamedTuple, Generic[ReplicaT]):
 
 
 class FollowerSession(Generic[ReplicaT]):
-    """The fetch session with one leader's node. Any failure ends it; the next request opens a new one."""
+    """The fetch session (KIP-227) that this node has with another node, for all partitions that it follows there.
+
+    Any failure ends it; the next request opens a new one.
+    """
 
     def __init__(self, backoff_s: float) -> None:
         self._backoff_s = backoff_s
@@ -288,9 +297,10 @@ class FollowerSession(Generic[ReplicaT]):
     def receiver(
         self, partition: Partition, error_code: int, now_s: float
     ) -> tuple[ReplicaT, Position] | None:
-        """Return (the replica that takes this part of an answer, its position before); None if no replica takes it.
+        """Return (the replica that takes one partition's answer, its position now); None if no replica may take it.
 
-        The partition is then in a later request, if it is still followed.
+        That is so if the leader refused the partition, it is not followed any more, or its log changed since the
+        request. The partition is then in a later request, if it is still followed.
         """
         replica = self._followed.get(partition)
         if replica is None:
@@ -310,7 +320,7 @@ class FollowerSession(Generic[ReplicaT]):
         return self._followed.get(partition) is replica
 
     def took(self, partition: Partition, replica: ReplicaT, before: Position) -> None:
-        """Note that an answer was applied. If the replica's position changed, the next request says so."""
+        """Name the partition in the next request, if the answer that was applied changed the replica's position."""
         if self.is_received_by(partition, replica) and replica.position != before:
             self._changed[partition] = None
 

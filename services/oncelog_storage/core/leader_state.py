@@ -82,7 +82,7 @@ class FollowerProgress:
         self.last_fetch = now
 
     def left(self) -> None:
-        """Note that the follower itself said that it no longer follows. Its copy may be damaged."""
+        """Count the follower as out of sync from now on: it said that it no longer follows. Its copy may be damaged."""
         self.behind_since = -math.inf
 
     def is_in_sync(self, now: float, lag_max_s: float) -> bool:
@@ -128,9 +128,9 @@ class LeaderState:
     def image_moved(
         self, replicas: Iterable[int], isr: Iterable[int], partition_epoch: int, now: float
     ) -> None:
-        """Take over a change of the partition within this leader epoch.
+        """Take over the replicas and the ISR of newer metadata, within this leader epoch.
 
-        A proposal older than the change is settled by it.
+        A proposal that is older than these metadata is dropped: they show its result.
         """
         self.isr = tuple(isr)
         self.partition_epoch = partition_epoch
@@ -145,7 +145,7 @@ class LeaderState:
         }
 
     def appended(self, now: float) -> None:
-        """Note that the log grew: followers that had everything are behind from now on."""
+        """Mark the followers that had everything as behind from `now` on, because the log grew."""
         for progress in self._followers.values():
             if progress.behind_since is None:
                 progress.behind_since = now
