@@ -109,7 +109,9 @@ class LogState:
     def wrote_batch(
         self, segment: SegmentState, position: int, size_bytes: int, header: BatchHeader
     ) -> int:
-        """Take note of a batch that was written at the log's end. Return its base offset."""
+        """Update indexes, producer state and log end for a batch that was written at the log's end. Return its base
+        offset.
+        """
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
         interval_bytes = self.config.index_interval_bytes
@@ -123,7 +125,9 @@ class LogState:
     def stamped_markers(
         self, markers: Sequence[MarkerToWrite], leader_epoch: int, now: int
     ) -> bytes:
-        """Stamp the markers, and return them in one piece, so that no reader sees only some of them."""
+        """Write the offset and leader epoch into each marker, and return all in one piece, so that no reader sees only
+        some.
+        """
         for index, marker in enumerate(markers):
             length = MARKER_BYTES - LENGTH_PREFIX_BYTES
             _STAMP.pack_into(marker.batch, 0, self.log_end_offset + index, length, leader_epoch)
@@ -134,7 +138,9 @@ class LogState:
     def wrote_markers(
         self, segment: SegmentState, position: int, markers: Sequence[MarkerToWrite]
     ) -> int:
-        """Take note of markers that were written at the log's end. Return the offset of the first one."""
+        """Update indexes, producer state and log end for markers that were written at the log's end. Return the first
+        one's offset.
+        """
         base_offset = self.log_end_offset
         for offset, marker in enumerate(markers, base_offset):
             # This is not this node's clock: a group's coordinator made its markers by its own.
@@ -164,7 +170,8 @@ class LogState:
         return next((at for at, start in enumerate(starts) if start > offset), len(starts))
 
     def checks(self, *, safe_end: int | None = None, kept_from: int = 0) -> LogChecks:
-        """Return the checks of all segments, for `segments-checkpoint`.
+        """Return the checks of all segments (size, CRC of the first header) for `segments-checkpoint`, which a start
+        compares.
 
         Segments wholly below `kept_from` are about to be removed. `safe_end` is the recovery point unless it is given.
         """
@@ -196,7 +203,7 @@ class LogState:
         return checks._replace(segments=segments).unsure_of(later)
 
     def appended(self, size_bytes: int, log_end_offset: int, record_count: int) -> None:
-        """Take a write into account that ends at `log_end_offset`."""
+        """Move the log's end to `log_end_offset` after a write, and count it for the next flush and checkpoint."""
         self.log_end_offset = log_end_offset
         self.unflushed_records += record_count
         self.bytes_since_checkpoint += size_bytes

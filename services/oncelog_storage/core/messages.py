@@ -116,14 +116,14 @@ class FetchedPartition(LeadersAnswer, Protocol):
 
 
 class SeenMessage(Protocol):
-    """An open transaction as an operator has seen it."""
+    """An open transaction as an operator has seen it who asks for its end."""
 
     start_offset: int
     last_offset: int
 
 
 class TxnMarker(Protocol):
-    """A marker in the marker sender's request."""
+    """A transaction marker in a WriteTxnMarkers request of the marker sender."""
 
     producer_id: int
     producer_epoch: int
@@ -157,7 +157,7 @@ class MarkerResult(Protocol):
 
 
 class TransactionResult(Protocol):
-    """A transaction in the coordinator's answer."""
+    """One transaction in a coordinator's answer: a code for each partition that a leader asked about."""
 
     error_code: int
     transaction_start_ms: int

@@ -12,7 +12,7 @@ ENTRY_BYTES: Final = 240
 
 
 def key_name(key: bytes) -> bytes:
-    """Return the key itself, or a digest of a long key."""
+    """Return the bytes under which the map keeps a key: the key itself, or a digest if it is long."""
     if len(key) <= _PLAIN_KEY_BYTES_MAX:
         return key
     return blake2b(key, digest_size=_DIGEST_BYTES).digest()

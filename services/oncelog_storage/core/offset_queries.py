@@ -21,13 +21,16 @@ NOT_FOUND: Final[Listed] = (-1, -1, -1)
 
 
 class LargestTimestamp(NamedTuple):
-    """A query of the walk for the largest timestamp of the segment with this index. The caller sends it, in ms."""
+    """A query of the walk `list_offset` for the largest timestamp in the segment with this index. The caller sends it,
+    in ms.
+    """
 
     segment: int
 
 
 class FindTimestamp(NamedTuple):
-    """A query of the walk for the segment's first record from `offset_min` on that is not older than `timestamp`.
+    """A query of the walk `list_offset` for a segment's first record from `offset_min` on that is not older than
+    `timestamp`.
 
     The caller sends it, or None if there is no such record.
     """
@@ -38,7 +41,8 @@ class FindTimestamp(NamedTuple):
 
 
 class FindLargest(NamedTuple):
-    """A query of the walk for the first of the segment's records from `offset_min` on that have the largest timestamp.
+    """A query of the walk `list_offset` for a segment's first record from `offset_min` on with the largest timestamp
+    there.
 
     The caller sends it, or None if there is no such record.
     """
@@ -121,11 +125,11 @@ def _first_of_largest(leader: PartitionReplica) -> Walk:
 
 
 def inherited_end(leader: PartitionReplica) -> int | None:
-    """Return the offset where this leader epoch began, while the leader may not know what its predecessor had
-    committed.
+    """Return the offset where this leader epoch began, if the leader does not know yet whether all below it is
+    committed. None: it knows.
 
-    Until then a smaller end offset would be a lie. The next fetches of followers tell the leader (KIP-207). None: the
-    leader knows.
+    Meanwhile it may answer no smaller end offset, because its predecessor may have committed more. The next fetches of
+    followers tell the leader (KIP-207).
     """
     replicas = leader.replicas
     if replicas is None or leader.high_watermark >= replicas.epoch_start_offset:

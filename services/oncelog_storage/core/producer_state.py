@@ -245,7 +245,9 @@ class ProducerStates:
     # Changes: they never refuse, what they are given is in the log.
 
     def apply_batch(self, batch: BatchHeader, base_offset: int) -> None:
-        """Take note of a data batch with a producer id that was written at `base_offset`."""
+        """Update the producer's epoch, last batches and open transaction for a data batch that was written at
+        `base_offset`.
+        """
         producer_id, offset_delta = batch.producer_id, batch.last_offset_delta
         entry = self._entries.get(producer_id)
         if entry is None:
@@ -268,7 +270,7 @@ class ProducerStates:
         marker_offset: int,
         timestamp: int,
     ) -> CompletedTransaction | None:
-        """Take note of a marker that was written.
+        """Update the producer's state for a marker that was written.
 
         Return the transaction that it ended; None if the producer had none open here.
         """

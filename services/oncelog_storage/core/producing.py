@@ -93,8 +93,8 @@ class ProducedBatch(Generic[HostedT]):
                 answer.record_errors.add(index=index, message=message)
 
     def note_refused(self, *, supports_epoch_bump: bool, now: int) -> None:
-        """Remember a transactional batch that its leader refused: a later one of the same producer must not go first
-        (facts 9).
+        """Store the sequence of a transactional batch that its leader refused, so that no later one of its producer
+        goes first (facts 9).
 
         The header's own fields count, as in Kafka, even if the bytes were refused.
         """
@@ -108,7 +108,7 @@ class ProducedBatch(Generic[HostedT]):
                 )
 
     def change_to(self, records: bytes) -> None:
-        """Take other bytes for the batch: in the topic's codec, or with another maximum timestamp."""
+        """Replace the batch's bytes: by those in the topic's codec, or with another maximum timestamp."""
         if records is not self.records:
             self.records = records
             self.header = read_header(records)
@@ -138,7 +138,10 @@ class Wanted(Enum):
 
 
 class Question(NamedTuple, Generic[HostedT]):
-    """A question to the coordinator about all partitions of one producer id and epoch. It is sent once."""
+    """A question to the transaction coordinator: are these partitions in the producer's transaction?
+
+    It is sent once for all partitions of one producer id and epoch.
+    """
 
     producer_id: int
     producer_epoch: int
@@ -150,7 +153,10 @@ class Question(NamedTuple, Generic[HostedT]):
 
 
 class Producing(Generic[HostedT]):
-    """One Produce request. `adds_partition` is TV2: the coordinator adds the partition to the transaction."""
+    """The state of one Produce request at a leader's node, with the decisions of each stage.
+
+    `adds_partition` is TV2: the coordinator adds the partition to the transaction.
+    """
 
     def __init__(
         self,
@@ -257,7 +263,9 @@ class Producing(Generic[HostedT]):
         return self._adds_partition or is_verification_on
 
     def note_refused(self, now: int, *, is_verification_on: bool) -> None:
-        """Remember refused batches of a transaction, before any batch of this or the next request is verified."""
+        """Store the sequences of refused transactional batches, before any batch of this or the next request is
+        verified.
+        """
         if self._transactional_id and self.needs_guard(is_verification_on=is_verification_on):
             for batch in self.batches:
                 if batch.is_refused:
@@ -304,7 +312,11 @@ class Producing(Generic[HostedT]):
     def verified(
         self, question: Question[HostedT], codes: Sequence[ErrorCode], start_ms: int, now: int
     ) -> None:
-        """Take the coordinator's code for each partition, and when the transaction began, in ms; 0: unknown."""
+        """Refuse the batches to which the coordinator gave an error code; store when the transaction began for the
+        others.
+
+        `start_ms` is in ms; 0: unknown.
+        """
         for batch, code in zip(question.batches, codes, strict=True):
             if code:
                 batch.refuse(

@@ -107,7 +107,8 @@ class Replay:
     def _check_boundary(
         self, segment: SegmentState, position: int, offset: int, *, is_newest: bool
     ) -> None:
-        """Check that a batch begins where the snapshot was taken: a batch ended there, so another offset is damaged.
+        """Raise BrokenBatch if the batch found at `position` does not begin at the snapshot's offset, where a batch
+        ended.
 
         Only the newest segment is checked: elsewhere compaction may have taken the batches around.
         """
@@ -156,10 +157,10 @@ class Replay:
         log.log_end_offset = last_offset + 1
 
     def _check_tail_gap(self, segment: SegmentState, position: int, fields: HeaderFields) -> None:
-        """Check a gap before the log's last batch.
+        """Raise BrokenBatch for a gap before the log's last batch, unless compaction may have made it.
 
-        No batch follows that could tell a damaged base offset from a gap. So compaction must have made the gap: here,
-        or at the leader, when this replica copied a compacted topic.
+        No batch follows that could tell a damaged base offset from a gap. Compaction makes gaps here, or at the leader
+        from which this replica copied.
         """
         log = self._log
         is_last = position + fields[1] + LENGTH_PREFIX_BYTES == segment.size_bytes
@@ -169,7 +170,7 @@ class Replay:
 
 
 def needed_end(log: LogState) -> int:
-    """Return the offset before which the log must not end.
+    """Return the offset that the log must reach; a log that ends before it has lost records that were safe on disk.
 
     This is checked before anything is deleted: files behind a hole may be all that a backup does not have.
     """
@@ -179,7 +180,7 @@ def needed_end(log: LogState) -> int:
 def proven_end(
     recovery_point: int | None, checks: LogChecks | None, snapshots: Sequence[int]
 ) -> int:
-    """Return how far the log was safe on disk, by other files, if its recovery point is not known; else 0.
+    """Return how far the log was safe on disk as other files say, if its recovery point is not known; else 0.
 
     A log that is truncated always gets a recovery point. So neither file can be older than a truncation.
     """
@@ -202,7 +203,7 @@ def lost_from(
 
 
 def is_old(checks: LogChecks, recovery_point: int | None) -> bool:
-    """True if the checks are older than the recovery point.
+    """True if the checks of `segments-checkpoint` are older than the recovery point.
 
     Each checkpoint writes them before it moves the recovery point.
     """

@@ -57,7 +57,7 @@ class FoundLog(NamedTuple):
 
 
 class Read(NamedTuple):
-    """The end of the sound batches of a segment."""
+    """The result of reading one segment: where its sound batches end, and what is wrong behind them."""
 
     position: int
     end_offset: int

@@ -66,7 +66,7 @@ def _expired_before(
     high_watermark: int,
     now: int,
 ) -> int:
-    """Return the base offset of the first segment that is young enough."""
+    """Return the base offset of the first segment that retention.ms still keeps; the log's end if it keeps none."""
     if config.retention_ms < 0:
         return 0
     for segment in facts:

@@ -27,7 +27,10 @@ _HEAD_LINES: Final = 4
 
 
 class SegmentCheck(NamedTuple):
-    """The check of one segment. The newest segment may grow after the check; the others have exactly this size."""
+    """What a segment's files must be at the next start, as `segments-checkpoint` has it.
+
+    The newest segment may grow after the check; the others have exactly this size.
+    """
 
     size_bytes: int
     head_crc: int

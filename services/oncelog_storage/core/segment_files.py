@@ -78,7 +78,7 @@ def found_files(names: Iterable[str]) -> FoundFiles:
 
 
 class Swap(NamedTuple):
-    """A replacement of segments that a crash interrupted after it was decided."""
+    """A replacement of segments by a cleaned one that a crash interrupted after it was decided."""
 
     base_offset: int
     name: str
@@ -103,7 +103,7 @@ class SwapsFound(NamedTuple):
 
 
 def swaps_found(names: Iterable[str]) -> SwapsFound:
-    """Find the interrupted replacements.
+    """Return the interrupted replacements of segments among a folder's file names.
 
     A replacement is decided once its `.log.swap` exists, which is renamed last.
     """
