@@ -213,7 +213,10 @@ class FetchHandler:
             del response.partitions[-1]
 
     def _found(self, need: Need[HostedPartition]) -> Found:
-        """Return what a walk needs of a log. Raises KafkaError, NotInMemory."""
+        """Return what the walk `Fetching.read` asks for: batches, aborted transactions, or None after AdmitLoader.
+
+        Raises KafkaError, NotInMemory.
+        """
         log = need.hosted.log
         try:
             match need:

@@ -22,7 +22,7 @@ FOLDER_MODE: Final = 0o700
 class StorageFailed(OncelogError):
     """A file could not be read or written, so the partition answers KAFKA_STORAGE_ERROR.
 
-    The text is one line with the way out.
+    The text is one line that also says what to do.
     """
 
 
@@ -62,12 +62,12 @@ def is_passing_shortage(error: OSError) -> bool:
 
 
 def way_out(error: OSError, otherwise: str = "check the disk") -> str:
-    """Return the way out of an error. A disk on which no more files may be opened is not at fault."""
+    """Return what an operator can do about an error. A disk on which no more files may be opened is not at fault."""
     return _SHORTAGES.get(error.errno or 0, otherwise)
 
 
 def way_out_of_damage(data_dir: str) -> str:
-    """Return the way out of damaged records, which ends every error about them."""
+    """Return what an operator can do about damaged records. Every error about them ends with it."""
     return (
         "restore it from a backup, or stop the node and run"
         f" 'oncelog storage repair {data_dir}', which shows first what would be lost"

@@ -181,8 +181,8 @@ def write_markers(
 ) -> list[ErrorCode]:
     """Append these markers together. Return one code for each.
 
-    REQUEST_TIMED_OUT: nobody could say if the marker is late, and the sender sends it again. Raises
-    KafkaError(KAFKA_STORAGE_ERROR) if none could be written.
+    REQUEST_TIMED_OUT: nobody could say if the marker is of an earlier transaction (late), and the sender sends it
+    again. Raises KafkaError(KAFKA_STORAGE_ERROR) if none could be written.
     """
     codes: list[ErrorCode] = []
     for batch in marker_batches(hosted, requests, now):

@@ -283,7 +283,11 @@ class Segment(SegmentState):
     def read(
         self, position: int, expected_offset: int, upper_offset: int, bytes_max: int
     ) -> tuple[bytes, int]:
-        """Read batches by `core.batch_walk.whole_batches`. Raises CorruptSegment for a batch that fails its CRC."""
+        """Return (batches from `position` up to `upper_offset`, offset behind them or -1), by
+        `core.batch_walk.whole_batches`.
+
+        Raises CorruptSegment for a batch that fails its CRC.
+        """
         if position >= self.size_bytes:
             return b"", -1
         return self._walked(

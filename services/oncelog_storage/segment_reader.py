@@ -39,12 +39,14 @@ class SegmentReader:
         self._threads.shutdown(wait=False)
 
     def at_once(self, step: Callable[[], ResultT]) -> ResultT:
-        """Run a step that must not wait for the disk. Raises NotInMemory."""
+        """Run a step (a synchronous function that reads segments) without a wait for the disk. Raises NotInMemory."""
         with self._files.memory_only():
             return step()
 
     async def read(self, step: Callable[[], ResultT]) -> ResultT:
-        """Run a step, again and again until its bytes are in memory, and return its result."""
+        """Run a step (a synchronous function that reads segments) until its bytes are in memory, and return its
+        result.
+        """
         for _ in range(MISSES_MAX):
             try:
                 return self.at_once(step)

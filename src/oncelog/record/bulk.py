@@ -36,7 +36,7 @@ _PYTHON_BYTES_MAX: Final = 1 << 20
 
 
 class BulkRecord(Protocol):
-    """A record of either reader."""
+    """A record as aiokafka's compiled reader yields it, or `oncelog.record.records`, the reader in Python."""
 
     @property
     def offset(self) -> int: ...
@@ -85,13 +85,13 @@ def records_of(plain: Buffer) -> Iterator[BulkRecord]:
 
 
 class _ReadInPython:
-    """The count of the bytes that `few_records_of` has read so in this process."""
+    """The number of bytes that `few_records_of` has read in plain Python, in this process."""
 
     size_bytes = 0
 
 
 def few_records_of(plain: Buffer) -> Iterator[BulkRecord]:
-    """Yield as `records_of` does, for who often finds few records.
+    """Yield records as `records_of` does, for callers that mostly read a few.
 
     The first megabyte of a process is read without the compiled reader: loading that takes as long, and stops all else.
     """

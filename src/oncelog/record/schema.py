@@ -92,9 +92,9 @@ COMPACT: Final = CodecOf(lambda length: write_uvarint(length + 1), _read_compact
 def converted(
     codec: CodecOf[StoredT], make: Callable[[StoredT], ValueT], stored: Callable[[ValueT], Value]
 ) -> CodecOf[ValueT]:
-    """Return the codec of a value that `make` makes of the stored value; `stored` is the way back.
+    """Return the codec of values that are stored in another form: `make` turns what `codec` reads into the value.
 
-    It may give what `codec` writes alike: a list where a tuple is read.
+    `stored` is the way back. It may give what `codec` writes alike: a list where a tuple is read.
     """
 
     def read(data: bytes, at: int) -> tuple[ValueT, int]:
@@ -237,7 +237,7 @@ def _read_count(length: CodecOf[int], data: bytes, at: int) -> tuple[int, int]:
 
 
 class Tag(NamedTuple):
-    """A tagged field. It is left out where its value is `default`."""
+    """A tagged field of a flexible structure (KIP-482). It is not written where its value is `default`."""
 
     number: int
     codec: Codec
@@ -283,8 +283,10 @@ def structure(
 
 
 def _steps(codecs: Sequence[Codec]) -> list[tuple[int | slice, Codec]]:
-    """Return each codec with the place of its value;
-    a run of numbers, which is read and written at once, has a slice."""
+    """Return each codec of a structure's fields with the index of its value.
+
+    A run of numbers becomes one codec with a slice, because they are read and written at once.
+    """
     steps: list[tuple[int | slice, Codec]] = []
     start = 0
     for is_number, found in groupby(codecs, lambda codec: bool(codec.letter)):
@@ -365,8 +367,10 @@ def nullable(codec: CodecOf[ValueT]) -> CodecOf[ValueT | None]:
 
 
 class RecordType:
-    """One type of record in a log. Its key is an int16 type and fields, its value an int16 version and fields.
-    A null value removes the key."""
+    """One type of record in an internal topic: how its key and each version of its value lie in bytes.
+
+    The key is an int16 type and fields, the value an int16 version and fields. A null value removes the key.
+    """
 
     def __init__(
         self,
