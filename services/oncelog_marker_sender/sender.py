@@ -1,8 +1,9 @@
 """The part of the marker sender that does I/O, around the queues: it calls leaders, waits out backoffs, and tells the
 callers how their deliveries ended.
 
-A caller that finds a free node sends to it in its own task, at once. Everything else goes through the node's own task,
-which sleeps until something can be sent. Both take from the same queue, and the queue lets only one request out.
+A caller that finds a node without a request in flight sends to it in its own task, at once. Everything else goes
+through the node's own task, which sleeps until something can be sent. Both take from the same queue, and the queue lets
+only one request out.
 """
 
 import asyncio
@@ -184,10 +185,10 @@ class MarkerSender:
             self._events.sent_at_once(node_id, marker)
 
     def cancel_shard(self, shard: int, coordinator_epoch: CoordinatorEpoch) -> int:
-        """Cancel the deliveries that coordinators of this shard up to `coordinator_epoch` asked for; return how many
-        that were.
+        """Cancel what this shard's coordinators up to `coordinator_epoch` asked for; return how many deliveries that
+        were.
 
-        Their callers are told CANCELLED.
+        A shard is a partition of `__transaction_state`. The callers of these deliveries are told CANCELLED.
         """
         ended = self._queues.cancel_shard(shard, coordinator_epoch)
         self._end_deliveries(ended)
@@ -215,7 +216,9 @@ class MarkerSender:
     # ------------------------------------------------------------------------------------------------ sending
 
     async def _send_at_once(self, delivery_id: int) -> None:
-        """Send a delivery to one free node from its caller's task; the tasks of all other nodes are woken."""
+        """Send a delivery to one node without a request in flight, from its caller's task; wake the tasks of all other
+        nodes.
+        """
         own: NodeRequest | None = None
         for node_id in self._queues.nodes_of(delivery_id):
             if own is None:
@@ -387,7 +390,7 @@ class MarkerSender:
                 future.set_result(found)
 
     def _let_go(self, delivery_id: int) -> None:
-        """Release the task of the delivery's caller, if a request is being sent from it."""
+        """Let the delivery's caller wait no longer for an answer, if a request is being sent from its task."""
         deadline = self._borrowed.pop(delivery_id, None)
         if deadline is not None and not deadline.expired():
             deadline.reschedule(asyncio.get_running_loop().time())

@@ -44,7 +44,7 @@ class ChangedSettings:
     async def cleaner_pause(self) -> None:
         """Wait for the pause between two rounds of the log cleaner.
 
-        A pause that is set meanwhile counts from the beginning of this one.
+        A new length that is set meanwhile counts from the beginning of this pause.
         """
         loop = asyncio.get_running_loop()
         begun = loop.time()

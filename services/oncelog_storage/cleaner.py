@@ -107,7 +107,7 @@ class Cleaner:
     def stop(self) -> None:
         """Stop the cleaner's thread.
 
-        A pass under way ends at its next slice, and the files that it wrote are removed.
+        A pass under way ends after its next millisecond of work, and the files that it wrote are removed.
         """
         self._is_stopping.set()
         self._thread.shutdown(wait=True)

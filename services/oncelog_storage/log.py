@@ -335,7 +335,7 @@ class PartitionLog(LogState):
         return dropped
 
     def forget_reads(self) -> None:
-        """Forget what was read of the segments, which are about to be replaced."""
+        """Drop the positions of reads in the segments, which are about to be replaced."""
         self._uncut = None
         self._places.forget()
 

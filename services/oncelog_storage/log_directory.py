@@ -307,7 +307,9 @@ class LogDirectory:
         return {*self.recovery_points, *self.log_start_offsets, *self.topic_ids}
 
     def hosted_without_folder(self) -> list[Partition]:
-        """Return the partitions whose folders somebody else removed."""
+        """Return the partitions that were stored here and whose folder is gone, although this node did not remove
+        it.
+        """
         return sorted(each for each in self._hosted() if not self.partition_path(each).is_dir())
 
     def stored_topic_id(self, partition: Partition) -> str | None:

@@ -205,7 +205,7 @@ def _way_out(log: PartitionLog) -> str:
 def _find_segments(log: PartitionLog, *, misses_segments: bool) -> list[Segment]:
     """Return the segments in order, after removing leftovers of interrupted deletions and writes.
 
-    Raises StorageFailed if an index has no segment, and `misses_segments` says that this counts.
+    Raises StorageFailed for an index without its segment if `misses_segments`: the segment file was removed.
     """
     found = found_files(os.listdir(log.directory))
     for name in found.leftovers:

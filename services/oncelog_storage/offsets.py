@@ -1,5 +1,5 @@
-"""ListOffsets on a partition's segment files (`core.offset_queries` decides), and the wait of a new leader before
-it.
+"""Answers ListOffsets from a partition's segment files (`core.offset_queries` decides), and lets a new leader wait
+first.
 """
 
 from typing import Final

@@ -227,7 +227,10 @@ class ReplicaManager:
         return self._partitions.get((leader.partition.topic, leader.partition.partition)) is leader
 
     def get(self, topic: str, partition: int) -> HostedPartition:
-        """Return the partition, which this node leads. Raises KafkaError: 3 unknown, 6 led elsewhere, 56 offline."""
+        """Return the partition, which this node leads.
+
+        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, or KAFKA_STORAGE_ERROR if it is offline.
+        """
         leader = self._partitions.get((topic, partition))
         if leader is None:
             leader = self._make(Partition(topic, partition))
@@ -264,11 +267,11 @@ class ReplicaManager:
         await self._wants.in_worker(lambda: write_checkpoints(writes, sync=sync))
 
     async def lower_recovery_point(self, leader: HostedPartition, offset: int) -> None:
-        """Lower the stored numbers of a partition before its records at `offset` and behind are dropped.
+        """Lower a partition's stored recovery point, high watermark and cleaned offset, before its records from
+        `offset` on go.
 
-        Raises OSError.
-
-        Afterwards no start expects these records, and the records in their place do not count as cleaned.
+        Raises OSError. Afterwards no start expects these records, and the records in their place do not count as
+        cleaned.
         """
         if not self.holds(leader):
             return

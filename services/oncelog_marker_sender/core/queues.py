@@ -214,7 +214,9 @@ class MarkerQueues:
         return delivery_id, self._ended_if_empty(delivery_id)
 
     def missing(self, delivery_id: int) -> Iterator[tuple[int, Partition]]:
-        """Yield (position of marker, partition) of each marker that is not written yet, or was refused."""
+        """Yield (position of marker, partition) of each marker of this delivery that is not written yet, or was
+        refused.
+        """
         delivery = self._deliveries.get(delivery_id)
         if delivery is not None:
             for entry in delivery.pending.values():
@@ -337,7 +339,10 @@ class MarkerQueues:
         return tuple(ended)
 
     def cancel_shard(self, shard: int, coordinator_epoch: CoordinatorEpoch) -> tuple[Ended, ...]:
-        """End, as cancelled, all deliveries that coordinators of this shard up to `coordinator_epoch` asked for."""
+        """End, as cancelled, the deliveries that this shard's coordinators up to `coordinator_epoch` asked for.
+
+        A shard is a partition of `__transaction_state`.
+        """
         found = [
             delivery_id
             for delivery_id, delivery in self._deliveries.items()
@@ -356,7 +361,7 @@ class MarkerQueues:
         return sorted(node_id for node_id, queue in self._queues.items() if queue and node_id >= 0)
 
     def depths(self, now_ms: int) -> tuple[QueueDepth, ...]:
-        """Return the depth of every queue that is not empty, HOLDING first, then by node."""
+        """Return the depth of every queue that is not empty: HOLDING (the leader is unknown) first, then by node."""
         entries: dict[NodeId, list[Entry]] = {}
         for node_id, queue in self._queues.items():
             entries.setdefault(node_id, []).extend(queue.values())

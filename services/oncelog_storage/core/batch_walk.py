@@ -1,9 +1,9 @@
 """Walks over a segment's bytes. A walk asks for bytes and its caller reads them, from a file or from elsewhere.
 
 ```
-walk ── Read(position, size) ──▶ caller          `find`  where the batch with an offset begins
-     ◀── bytes of the file ─────                 `take`  the batches a fetch is answered with
-                                                 `scan`  every batch, one after the other
+walk ── Read(position, size) ──▶ caller          `find`           where the batch with an offset begins
+     ◀── bytes of the file ─────                 `whole_batches`  the batches a fetch is answered with
+                                                 `scan`           every batch, one after the other
 ```
 
 A walk is a generator: `send` it the bytes for its last `Read`; it returns what it found. It raises BrokenBatch where
@@ -25,7 +25,9 @@ ResultT = TypeVar("ResultT")
 
 
 class Read(NamedTuple):
-    """A request for bytes of the file that the walk needs next. The caller may send fewer."""
+    """Yielded by a walk (a generator over a segment's bytes) to ask for these bytes of the file. The caller may send
+    fewer.
+    """
 
     position: int
     size_bytes: int
@@ -47,7 +49,7 @@ class BrokenBatch(OncelogError):
 
 
 class Stretch(NamedTuple):
-    """What a walk must know of the segment whose bytes it reads."""
+    """What a walk over a segment's bytes must know of the segment: its base offset, its size, its end."""
 
     base_offset: int
     size_bytes: int

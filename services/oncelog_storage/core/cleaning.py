@@ -110,7 +110,8 @@ def learn_keys(
 ) -> bool:
     """Put the keys of one batch into the offset map, from offset `start` on. False: the map was full before this batch.
 
-    `transactions` must know the aborted ones that end at or behind `start`. Raises `corrupt_errors()`, KafkaError.
+    `transactions` must know the aborted transactions that end at or behind `start`. Raises `corrupt_errors()`,
+    KafkaError.
     """
     last_offset = fields[0] + fields[6]
     if last_offset < start:
@@ -215,7 +216,7 @@ class BatchCleaner:
 
 
 def _spliced(body: memoryview, keep: Sequence[bool]) -> bytes:
-    """Return the records that stay, byte for byte.
+    """Return the bytes of the records to keep, unchanged, one behind the other.
 
     Their deltas count from the batch's base offset and timestamp, which do not change.
     """

@@ -54,7 +54,9 @@ class PassSettings(NamedTuple):
 
 
 class ReadSource(NamedTuple):
-    """A request of a cleaning walk: the caller sends it these bytes of the segment's file, or fewer."""
+    """Yielded by the generators of `CleaningWork` to ask for bytes of a segment's file. The caller sends these, or
+    fewer.
+    """
 
     source: Source
     position: int
@@ -62,13 +64,17 @@ class ReadSource(NamedTuple):
 
 
 class Keep(NamedTuple):
-    """An order of a cleaning walk: the caller writes this batch to the cleaned segment, behind those before it."""
+    """Yielded by `CleaningWork.rewrite`: the caller writes this batch to the cleaned segment, behind those before
+    it.
+    """
 
     batch: Buffer
 
 
 class Worked(NamedTuple):
-    """Progress of a cleaning walk: one batch is done. `size_bytes` counts what was read of it and what is kept."""
+    """Yielded by the generators of `CleaningWork` after each batch. `size_bytes` counts what was read of it and what is
+    kept.
+    """
 
     size_bytes: int
 

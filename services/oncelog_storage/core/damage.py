@@ -1,4 +1,4 @@
-"""The meaning of bytes that cannot be read: the end of one unfinished write, the loss in a power cut, or damage (ADR
+"""Decides what bytes that cannot be read are: the end of one unfinished write, the loss in a power cut, or damage (ADR
 0023).
 
 This module is pure: the callers read the bytes, from the damaged place on, and do what is decided. At most

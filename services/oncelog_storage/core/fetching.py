@@ -1,6 +1,6 @@
 """The decisions of a Fetch: which whole batches it returns, and when they are enough. They end at HW, LSO or log end.
 
-`Fetching.read` is a walk (ADR 0031). It yields what it needs of a log, and the caller reads that, or throws KafkaError
+`Fetching.read` is a generator. It yields what it needs of a log, and the caller reads that, or throws KafkaError
 into it when the read fails. Responses are filled in place, as in `producing`.
 """
 
@@ -37,7 +37,7 @@ class LogSlice(NamedTuple):
 
 
 class AdmitLoader(NamedTuple, Generic[HostedT]):
-    """A request of the walk `Fetching.read`, yielded when a coordinator loads its shard from this log.
+    """Yielded by the generator `Fetching.read` when a coordinator loads its shard from this log.
 
     The caller then refuses appends of older coordinators, which would come behind what this one reads.
     """
@@ -47,7 +47,7 @@ class AdmitLoader(NamedTuple, Generic[HostedT]):
 
 
 class ReadBatches(NamedTuple, Generic[HostedT]):
-    """A request of the walk `Fetching.read` for batches, from the one that holds `offset` up to `upper`.
+    """Yielded by the generator `Fetching.read` to ask for batches, from the one that holds `offset` up to `upper`.
 
     The caller sends a LogSlice. It has at least one batch, if the log has one there.
     """
@@ -59,7 +59,7 @@ class ReadBatches(NamedTuple, Generic[HostedT]):
 
 
 class FindAborted(NamedTuple, Generic[HostedT]):
-    """A request of the walk `Fetching.read` for the aborted transactions with data in [offset, upper).
+    """Yielded by the generator `Fetching.read` to ask for the aborted transactions with data in [offset, upper).
 
     The caller sends a list of them.
     """
@@ -122,14 +122,14 @@ class Fetching(Generic[HostedT]):
 
     @property
     def missing_bytes(self) -> int:
-        """Bytes that must be appended before another look can be enough.
+        """Bytes that must be appended before another try can have enough.
 
         It is 1 for read_committed, where a moving LSO may uncover any number of bytes.
         """
         return 1 if self._is_committed_only else self._request.min_bytes - self.total_bytes
 
     def is_known(self, part: FetchPartition) -> bool:
-        """True if a reader with `changes_only` is at the end and knows the partition's offsets already.
+        """True if the partition has no news for a reader that asks for changes only (`changes_only`): it is at the end.
 
         Most partitions of a fetch session are like that, and this check costs a fraction of `read`.
         """

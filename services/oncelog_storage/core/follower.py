@@ -30,7 +30,9 @@ class Position(NamedTuple):
 
 
 class Append(NamedTuple):
-    """A follower's step: write the records that came, if any. Then the leader's log start and high watermark count."""
+    """A follower's step: write the records that came, if any, and take over the leader's log start and high
+    watermark.
+    """
 
 
 class StartOver(NamedTuple):
@@ -46,7 +48,7 @@ class Truncate(NamedTuple):
 
 
 class CutEpochs(NamedTuple):
-    """A follower's step: drop a leader epoch that has no record and stands in the way. No record is dropped."""
+    """A follower's step: drop the newest leader epoch, which the leader does not have. It has no record here."""
 
     offset: int
 
@@ -131,10 +133,10 @@ class FollowedLog:
 
     @property
     def is_durable(self) -> bool:
-        """True if the log is synced up to its end.
+        """True if the log is synced up to its end. Only then does the follower send its position, which the leader
+        counts.
 
-        A sync can take longer than anybody waits for it, and leaders can change during it. The follower sends its
-        position only after the sync: the leader would count it for the high watermark.
+        A sync can take longer than anybody waits for it, and leaders can change during it.
         """
         return self._partition.local_end >= self._partition.log.log_end_offset
 
@@ -187,7 +189,7 @@ ReplicaT = TypeVar("ReplicaT", bound=Replica)
 
 
 class Ask(NamedTuple, Generic[ReplicaT]):
-    """The next fetch request of a follower's session."""
+    """The next fetch request of a follower's session: the partitions that it names, and those it follows no more."""
 
     session_id: int
     session_epoch: int

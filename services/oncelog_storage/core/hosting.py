@@ -52,7 +52,10 @@ def is_lost(found: PartitionFacts | None, node_id: int) -> bool:
 
 
 class Making(Enum):
-    """How a partition comes to be hosted here: from its folder, as a new one, or not yet."""
+    """How a partition comes to be hosted here: from its folder, as a new one, or not yet, because of another folder.
+
+    It is LOST if its folder should be here and is gone.
+    """
 
     LOAD = "load"
     """The partition is loaded from its folder, which was there before the topic was known: the metadata came late."""
@@ -107,7 +110,7 @@ def leadership_of(found: PartitionFacts, node_id: int) -> Leadership:
 
 
 class Change(Enum):
-    """The change that a new metadata image means for a partition."""
+    """What a new metadata image changes for a partition that is hosted here."""
 
     NOTHING = "nothing"
     CONFIG = "config"

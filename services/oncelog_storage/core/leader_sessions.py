@@ -6,8 +6,9 @@ take_positions   request ──▶ positions are counted; yields each change
 answer           dirty partitions ──▶ the answer is filled; yields reads of records
 ```
 
-`take_positions` and `answer` are walks (ADR 0031): the caller does what they yield, at once, and goes on. A node has
-one session; opening another ends it, and a session that lost a request or an answer is opened anew by its follower.
+`take_positions` and `answer` are generators (ADR 0031): the caller does what they yield, at once, and goes on. Each
+follower has one session; opening another ends it. A session that lost a request or an answer is opened anew by its
+follower.
 """
 
 import itertools
@@ -59,14 +60,16 @@ class Moved(NamedTuple, Generic[HostedT]):
 
 
 class ReadLater(OncelogError):
-    """Thrown into the walk that asked with `ReadRecords`, when the records are not in memory yet.
+    """Thrown into the generator `answer`, which asked with `ReadRecords`, when the records are not in memory yet.
 
     The partition stays dirty, which means that a later answer must look at it again; other partitions are answered.
     """
 
 
 class ReadRecords(NamedTuple, Generic[HostedT]):
-    """A request of the walk `answer` for records of a log. The caller sends them, or throws KafkaError or ReadLater."""
+    """Yielded by the generator `answer` to ask for records of a log. The caller sends them, or throws KafkaError or
+    ReadLater.
+    """
 
     hosted: HostedT
     offset: int

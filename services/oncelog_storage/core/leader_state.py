@@ -22,7 +22,7 @@ UNKNOWN_END: Final = -1
 class Liveness:
     """The time when a follower last fetched, in monotonic seconds.
 
-    Mostly a fetch session holds one for all its partitions.
+    One object mostly serves all partitions of a fetch session.
     """
 
     __slots__ = ("is_waiting", "last_seen")

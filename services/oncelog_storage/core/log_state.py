@@ -1,7 +1,8 @@
 """The state of a partition's log in memory: its start and end, its segments, its producers, its leader epochs.
 
-A write goes through three steps, and the shell writes the bytes: where the append goes (`room_for`), the bytes with
-their stamp (`stamp`, `stamped_markers`), and the change of this state (`wrote_batch`, `wrote_markers`).
+A write goes through three steps, and the caller writes the bytes: where the append goes (`room_for`), the bytes with
+their offset and leader epoch (`stamp`, `stamped_markers`), and the change of this state (`wrote_batch`,
+`wrote_markers`).
 """
 
 import struct
@@ -35,7 +36,7 @@ _STAMP: Final = struct.Struct(">qii")
 
 
 class Room(Enum):
-    """The segment that takes an append."""
+    """Where an append goes: to the newest segment, to a new one, or to the log's first."""
 
     NEWEST = "newest"
     """The append goes to the newest segment."""
@@ -46,7 +47,7 @@ class Room(Enum):
 
 
 class LogState:
-    """The part of a log that decisions read.
+    """The state of a log in memory, without its files, from which the pure code decides.
 
     `oncelog_storage.log.PartitionLog` extends it with segments that have files.
     """
@@ -88,7 +89,7 @@ class LogState:
 
     @property
     def is_dirty(self) -> bool:
-        """True if no checkpoint has yet written all that this state knows."""
+        """True if the log has something that no checkpoint has written yet."""
         return self.log_end_offset > self.recovery_point or self.is_derived
 
     def room_for(self, added: Addition, now: int) -> Room:

@@ -40,7 +40,7 @@ def needs_its_start(partition: PartitionReplica, request: MarkerRequest) -> bool
 
 
 class StartQuestion(NamedTuple):
-    """A question to the coordinator about one marker, with what was known when it was sent.
+    """A question to the coordinator when the transaction of one marker began, with what was known when it was sent.
 
     The answer is for the leadership that asked. Meanwhile another leader may have let the next transaction in, and a
     leadership that begins now does not know of that.

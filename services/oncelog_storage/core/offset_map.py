@@ -19,7 +19,8 @@ def key_name(key: bytes) -> bytes:
 
 
 class OffsetMap:
-    """The offset map of a cleaning pass. `offsets` has the last offset by `key_name`.
+    """The last offset of each key that a cleaning pass has read (`offsets`, by `key_name`), within `bytes_max` of
+    memory.
 
     `latest_offset` is the last offset whose keys, and those of all earlier offsets, are in the map.
     """

@@ -110,7 +110,8 @@ class PartitionReplica:
     def _learn_coordinator_epoch(self) -> None:
         """Set the coordinator epoch of an internal topic's partition to the greatest one in its log (ADR 0016).
 
-        A coordinator's own batches carry it as producer epoch; a client's entry shows a transaction, open or ended.
+        A coordinator's own batches carry it as producer epoch. Producers with a transaction, open or ended, are
+        clients.
         """
         if self.partition.topic not in INTERNAL_TOPICS:
             return

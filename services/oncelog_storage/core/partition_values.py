@@ -7,7 +7,7 @@ from oncelog.record.control import Marker, MarkerType, encode_marker
 
 
 class Leadership(NamedTuple):
-    """The leadership of a partition, as the metadata image says."""
+    """Who leads a partition, and in which leader epoch, as the metadata image says. `is_here`: it is this node."""
 
     leader: int
     leader_epoch: int

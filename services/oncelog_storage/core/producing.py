@@ -1,7 +1,7 @@
 """A Produce request at a leader, stage by stage: refusals, verification, append, and the wait (facts 9).
 
 ```
-check ──▶ unfinished ──▶ needs_verification, questions ──▶ to_append ──▶ wanted
+check ──▶ unchecked ───▶ needs_verification, questions ──▶ to_append ──▶ wanted
   │           │                   │                            │            │
 refused   a long check,     the coordinator               the write     the commit
           another codec       is asked
@@ -288,7 +288,7 @@ class Producing(Generic[HostedT]):
     def questions(self, now: int) -> list[Question[HostedT]]:
         """Return the questions to the coordinator, about the partitions that need verification.
 
-        The other batches go on.
+        A batch that is not in a question needs none, or is refused here for its stale epoch.
         """
         asked: dict[tuple[int, int], Question[HostedT]] = {}
         for batch in self.batches:

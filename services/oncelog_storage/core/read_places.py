@@ -51,10 +51,10 @@ class ReadPlaces(Generic[SegmentT]):
         return segment in self._recently_read
 
     def forget_sealed(self) -> None:
-        """Forget the sealed segments, because some were dropped or replaced."""
+        """Drop the sealed segments that were read lately, because some were dropped from the log or replaced."""
         self._recently_read = []
 
     def forget(self) -> None:
-        """Forget all segments, because all are about to be replaced."""
+        """Drop all positions and segments, because all segments are about to be replaced."""
         self._tail = (None, -1, 0)
         self._recently_read = []

@@ -40,7 +40,7 @@ class RecordFate(NamedTuple):
 
 
 class ReadBatchAt(NamedTuple):
-    """A request of the walk `record_fate` for the batch that holds this offset.
+    """Yielded by the generator `record_fate` to ask for the batch that holds this offset.
 
     The caller sends its bytes, or empty bytes for none.
     """
@@ -49,9 +49,7 @@ class ReadBatchAt(NamedTuple):
 
 
 class AbortedAt(NamedTuple):
-    """A request of the walk `record_fate` for the aborted transactions with data at this offset. The caller sends
-    them.
-    """
+    """Yielded by the generator `record_fate` to ask for the aborted transactions with data at this offset."""
 
     offset: int
 

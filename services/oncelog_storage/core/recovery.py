@@ -26,7 +26,7 @@ UNKNOWN_LOG_START: Final = -1
 
 
 class Snapshots(NamedTuple):
-    """The offsets of a log's producer snapshots."""
+    """The producer snapshots that a starting node may load, and those it must delete, by offset."""
 
     usable: list[int]
     """The snapshots that a start may load, the best one first."""
@@ -98,7 +98,10 @@ class Replay:
         """The leader epoch of the batch before."""
 
     def begin(self, segment: SegmentState, position: int, offset: int, *, is_newest: bool) -> None:
-        """Begin the replay inside of a segment: at `position`, where `offset` was found. Raises BrokenBatch."""
+        """Begin the replay inside of a segment: at `position`, where `offset` was found.
+
+        Raises BrokenBatch if the segment ends before that, or another offset must be there.
+        """
         if position > segment.size_bytes:
             # Everything before `start` was synced once; the header of its last batch stands, the rest is gone.
             raise BrokenBatch(segment.size_bytes, CUT_BATCH)
@@ -192,9 +195,7 @@ def proven_end(
 def lost_from(
     recovery_point: int | None, checks: LogChecks | None, *, may_have_lost_power: bool
 ) -> int:
-    """Return the offset from which files may be missing or short after a power cut, without a fault that is reported
-    here.
-    """
+    """Return the offset from which missing or short files are no fault, because a power cut may have taken them."""
     if not may_have_lost_power:
         return NO_POWER_LOST
     if recovery_point is not None:
@@ -211,8 +212,8 @@ def is_old(checks: LogChecks, recovery_point: int | None) -> bool:
 
 
 def starts_over(log: LogState) -> bool:
-    """True if the log ends before its start: records were deleted that a power cut then took.
+    """True if the log ends before its start: a power cut took records that were deleted before.
 
-    It begins empty at its start.
+    The log then begins empty at its start.
     """
     return log.log_start_offset > log.log_end_offset

@@ -10,7 +10,7 @@ from oncelog_storage.core.partition import PartitionReplica
 
 
 class LogStart(NamedTuple):
-    """The start that retention gives to a log."""
+    """The offset where a log must start by its topic's retention."""
 
     offset: int
     rolls: bool = False
@@ -77,7 +77,9 @@ def _expired_before(
 
 
 def _surplus_before(config: TopicConfig, sizes: Sequence[tuple[int, int]]) -> int:
-    """Return the log start if whole old segments above retention.bytes went. The newest segment always stays."""
+    """Return the log start when the whole old segments beyond retention.bytes are deleted. The newest segment always
+    stays.
+    """
     if config.retention_bytes < 0:
         return 0
     surplus = sum(size_bytes for _, size_bytes in sizes) - config.retention_bytes

@@ -78,8 +78,9 @@ class Roles(Generic[HostedT]):
         self._repairing: set[HostedT] = set()
 
     def assign_role(self, hosted: HostedT, found: PartitionFacts | None, now_s: float) -> Role:
-        """Set the partition's role to what the image says of it, and return the step that follows. None: it does not
-        exist.
+        """Set the partition's role to what the image says of it, and return the step that follows.
+
+        `found` None: the partition does not exist.
         """
         if found is None:
             self._strays.pop(hosted, None)
@@ -170,7 +171,7 @@ class Roles(Generic[HostedT]):
 
 
 class ReplicationMetrics(NamedTuple):
-    """Counts for metrics: how well followers, and transactions, of the partitions led here keep up."""
+    """Counts for metrics of the partitions led here: replicas that lag, and transactions that are late."""
 
     under_replicated_count: int
     under_min_isr_count: int

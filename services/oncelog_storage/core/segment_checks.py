@@ -131,7 +131,7 @@ def faults_of(
     lost_from: int = NO_POWER_LOST,
     may_have_gaps: bool,
 ) -> Iterator[Fault]:
-    """Yield the faults of segments, in the order of their offsets.
+    """Yield each segment that differs from its check, with the fault, in the order of their offsets.
 
     `found` ascends. From `lost_from` on a power cut may have taken anything. A log that `may_have_gaps` was compacted,
     and then its first batches may be gone.

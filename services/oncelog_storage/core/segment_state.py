@@ -172,7 +172,7 @@ class SegmentState(ABC):
     def unload(self) -> None:
         """Release a sealed segment's indexes from memory; they are read again when needed.
 
-        Indexes that no file has stay.
+        Indexes that are not in their files yet stay in memory.
         """
         if self.is_written:
             self._indexes = None
@@ -238,7 +238,7 @@ def must_roll(
 def _jitter_ms(segment: SegmentState, config: TopicConfig, partition: Partition) -> int:
     """Return how many ms before segment.ms this segment closes.
 
-    It follows from the names, so a restart changes nothing.
+    The number is derived from the names of partition and segment, so a restart does not change it.
     """
     longest = min(config.segment_jitter_ms, config.segment_ms)
     return crc32c(f"{partition}@{segment.base_offset}".encode()) % longest

@@ -50,7 +50,7 @@ def to_checkpoint(all_hosted: Iterable[HostedT]) -> list[HostedT]:
 
 
 class Sync(NamedTuple):
-    """A sync under way, and what it makes safe."""
+    """A sync of a log that is under way, and what is safe on disk when it ends."""
 
     end_offset: int
     names_made: int
@@ -101,9 +101,9 @@ class Removals:
 
 
 def not_yet_safe(moved: Sequence[HostedT]) -> list[HostedT]:
-    """Return those logs, of which retention moved the start, that a start after a crash would replay from below it.
+    """Return the logs whose recovery point is below the new log start that retention gave them.
 
-    Segments there cannot go yet: a transaction whose marker was deleted before a snapshot saw it would look open for
-    ever.
+    A start after a crash would replay the segments between the two, so these cannot go yet. A transaction whose marker
+    was deleted before a snapshot saw it would look open for ever.
     """
     return [leader for leader in moved if leader.log.recovery_point < leader.log.log_start_offset]

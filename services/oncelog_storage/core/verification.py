@@ -24,7 +24,9 @@ class VerificationGuard:
     __slots__ = ()
 
     def verifies(self, other: "VerificationGuard | None") -> bool:
-        """True if both are the same guard. The sentinel never verifies, not even against itself."""
+        """True if both are the same guard. SENTINEL_GUARD, of batches without verification, never verifies, even
+        itself.
+        """
         return self is other and self is not SENTINEL_GUARD
 
 
@@ -91,7 +93,10 @@ class Verifications:
         supports_epoch_bump: bool,
         now: int,
     ) -> VerificationGuard:
-        """Return the guard to verify with. An entry is made if the producer id has none (rule 3 of facts 9)."""
+        """Return the guard under which the coordinator is asked about a producer's transaction.
+
+        An entry is made if the producer id has none (rule 3 of facts 9).
+        """
         entry = self._entries.get(producer_id)
         if entry is None:
             entry = VerificationEntry(producer_epoch, sequence, supports_epoch_bump, now)

@@ -145,7 +145,7 @@ def may_have_long_numbers(plain: Buffer) -> bool:
 
 
 def with_short_numbers(plain: Buffer, start: int, count: int) -> int:
-    """Return where so many sound records end. Raises ValueError for a number of 32 bits in more than five bytes."""
+    """Return where `count` sound records end. Raises ValueError for a number of 32 bits in more than five bytes."""
     at = start
     for _ in range(count):
         _, at = _read_int(plain, at)
