@@ -113,7 +113,7 @@ class Cleaner:
         self._thread.shutdown(wait=True)
 
     async def clean_all(self) -> None:
-        """Clean the dirtiest log until none is dirty enough."""
+        """Clean one log after the other, the dirtiest first, until none is dirty enough."""
         async with self._is_cleaning:
             while (chosen := await self._choose()) is not None:
                 if not await self._try_to_clean(chosen):

@@ -85,7 +85,7 @@ class CleanedSegment(NamedTuple):
 
 
 class CleaningPass:
-    """One cleaning pass over a log.
+    """One pass of log compaction over a log, with its reads and writes.
 
     The caller calls `learn` first, then `rewrite` for each group of segments in order.
     """

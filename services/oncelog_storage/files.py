@@ -1,4 +1,4 @@
-"""Files of a storage node: a bounded set of open ones, and writes that are whole or not there."""
+"""Files of a storage node: a bounded set of open ones, and writes that happen whole or not at all."""
 
 import errno
 import mmap
@@ -31,7 +31,7 @@ class PassingShortage(StorageFailed):
 
 
 class NotInMemory(Exception):
-    """A read would have to wait for the disk: the system does not hold this part of the file in memory.
+    """A read would have to wait for the disk: the operating system does not hold this part of the file in memory.
 
     This is no StorageFailed and no OSError: nothing failed, and only `segment_reader` catches it.
     """
@@ -173,7 +173,7 @@ class OpenFiles:
         return found
 
     def _held(self, descriptor: int, size_bytes: int, position: int) -> bytes:
-        """Return as many of these bytes, from the first on, as the system holds in memory. Raises OSError."""
+        """Return as many of these bytes, from the first on, as the operating system holds in memory. Raises OSError."""
         if self._piece is None:
             # Whole pages: the kernel copies several times faster into them.
             self._piece = mmap.mmap(-1, _PIECE_BYTES)

@@ -106,7 +106,7 @@ class FolderHistory:
         metadata.on_change(lambda _old, new: self._see(new))
 
     def close(self) -> None:
-        """Write the newest metadata that was seen."""
+        """Write the position of the newest metadata to its file, if that is still to be done."""
         if self._handle is not None:
             self._handle.cancel()
             self._note(sync=True)

@@ -94,7 +94,7 @@ class FollowerReplica(FollowedLog):
 
     @asynccontextmanager
     async def _cutting(self) -> AsyncIterator[None]:
-        """Cut the log in this block, in which no checkpoint is written and no segment is exchanged.
+        """Hold the log for a cut in this block: meanwhile no checkpoint is written and no segment is exchanged.
 
         Raises KafkaError.
         """

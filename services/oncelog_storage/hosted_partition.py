@@ -195,7 +195,7 @@ class HostedPartition(PartitionReplica):
             self.notify_replicas()
 
     def follow_replicas(self) -> None:
-        """Move the high watermark, after something that it depends on has changed."""
+        """Move the high watermark to what the in-sync replicas have, and wake the requests that wait for it."""
         if self.move_with_followers():
             self.high_watermark_moved()
 

@@ -1,7 +1,8 @@
-"""The tasks of a storage node: checkpoints, syncs, retention, expiry of silent producers, removal of folders.
+"""The background tasks of a storage node: checkpoints, syncs, retention, expiry of silent producers, removal of
+folders.
 
-Each is one owned task. Disk work that may be slow runs in one worker thread, a piece at a time; the event loop takes
-the content before the write, and notes the result after it.
+Disk work that may be slow runs in one worker thread, a piece at a time. The event loop copies the content before the
+write, and updates the state in memory after it.
 """
 
 import asyncio

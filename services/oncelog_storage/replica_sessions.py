@@ -25,7 +25,7 @@ from oncelog_storage.settings import StorageSettings
 
 
 class _Session(ReplicaSession):
-    """A session whose follower may be waiting at this node."""
+    """A follower's fetch session at this node, whose request may be waiting here for news."""
 
     __slots__ = ("late_timer", "waiting")
 

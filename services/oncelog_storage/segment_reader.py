@@ -1,9 +1,9 @@
 """The reads of requests on the event loop, none of which waits there for the disk.
 
-A decision and its reads are one synchronous step, on what the system holds in memory. Where that is not enough the step
-ends with `NotInMemory` and has changed nothing. A thread has the system read the missing part, and the step is done
-again from its beginning, on the log as it is then. So a step begins with a check of the leadership: the topic may be
-gone.
+A decision and its reads are one synchronous step, on what the operating system holds in memory. Where that is not
+enough the step ends with `NotInMemory` and has changed nothing. A thread has the system read the missing part, and the
+step is done again from its beginning, on the log as it is then. So a step begins with a check of the leadership: the
+topic may be gone.
 """
 
 import asyncio

@@ -54,7 +54,7 @@ def _check(lines: Iterable[str], checksum: str) -> None:
 
 
 def partitions_named(names: Iterable[str]) -> list[tuple[str, Partition]]:
-    """Return (folder name, partition) for each name that a partition's folder may have, sorted by name."""
+    """Return (folder name, partition) for each of these names that a partition's folder may have, sorted by name."""
     found = []
     for name in sorted(names):
         topic, dash, number = name.rpartition("-")

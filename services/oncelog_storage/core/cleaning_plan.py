@@ -182,7 +182,7 @@ class Chosen(NamedTuple, Generic[HostedT]):
 
 
 class CleaningChoices(Generic[HostedT]):
-    """The choice of the log to clean next. It also remembers the logs that are not cleaned any more."""
+    """Chooses the log to clean next, and remembers the logs that are not cleaned any more because they failed."""
 
     def __init__(self) -> None:
         # The value is the log's truncation count: a replica that was repaired since then is tried again.

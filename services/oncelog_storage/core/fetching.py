@@ -1,4 +1,4 @@
-"""The decisions of a Fetch: which whole batches it returns, and when they are enough. They end at HW, LSO or log end.
+"""The decisions of a Fetch: which whole batches it returns, up to HW, LSO or log end, and when they are enough.
 
 `Fetching.read` is a generator. It yields what it needs of a log, and the caller reads that, or throws KafkaError
 into it when the read fails. Responses are filled in place, as in `producing`.

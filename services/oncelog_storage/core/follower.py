@@ -153,7 +153,7 @@ class FollowedLog:
         part.log_start_offset = log.log_start_offset
 
     def step(self, part: PartitionAnswer) -> Step | None:
-        """Return this follower's step for an answer. The leader must still be the same."""
+        """Return what this follower must do to its log after an answer. The leader must still be the same."""
         return step_of(self._partition.log, self._leadership.leader_epoch, part)
 
     def appended(self, part: PartitionAnswer) -> bool:
@@ -257,7 +257,7 @@ class FollowerSession(Generic[ReplicaT]):
         self._failure_backoff_s = 0.0
 
     def failed(self) -> float:
-        """End the session after a round that failed. Return the pause before the next round, in seconds."""
+        """End the session, because a fetch request failed. Return the pause before the next one, in seconds."""
         self.end()
         doubled = max(self._failure_backoff_s * 2, self._backoff_s)
         self._failure_backoff_s = min(doubled, _BACKOFF_MAX_S)

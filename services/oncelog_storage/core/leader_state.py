@@ -37,7 +37,7 @@ class Liveness:
 
 
 class FollowerProgress:
-    """A leader's view of one follower in one leader epoch."""
+    """How far one follower has got and whether it keeps up, as its leader knows, in one leader epoch."""
 
     __slots__ = (
         "behind_since",
@@ -100,7 +100,7 @@ class Proposal(NamedTuple):
 
 
 class LeaderState:
-    """A partition with followers, from its leader's side, for one leader epoch."""
+    """What a leader knows of a partition's followers and ISR, in one leader epoch."""
 
     def __init__(
         self,

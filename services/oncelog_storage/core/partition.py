@@ -41,7 +41,10 @@ UNKNOWN_LEADERSHIP: Final = Leadership(-1, -1, False, 0, 0)
 
 
 class PartitionReplica:
-    """One partition of this node, whether it leads or follows. It changes nothing of `log` but the producer state."""
+    """One partition of this node, led or followed: it decides what is appended, committed and read.
+
+    It changes nothing of `log` but the producer state.
+    """
 
     def __init__(self, log: LogState, high_watermark: int | None = None) -> None:
         self.log = log

@@ -247,7 +247,7 @@ class Producing(Generic[HostedT]):
         return {batch.leader.partition for batch in self.batches if not batch.is_refused}
 
     def unchecked(self) -> list[ProducedBatch[HostedT]]:
-        """Return the batches whose records take long to check."""
+        """Return the batches that are not checked yet, because the check of their records takes long."""
         return [batch for batch in self.batches if not batch.is_refused and not batch.is_checked]
 
     def to_recompress(self) -> list[ProducedBatch[HostedT]]:
@@ -354,7 +354,7 @@ class Producing(Generic[HostedT]):
         return any(batch.is_awaited for batch in self.batches)
 
     def wanted(self, batch: ProducedBatch[HostedT]) -> Wanted:
-        """Return the state that the batch must reach.
+        """Return the state that the batch must reach before its producer is answered, such as COMMITTED.
 
         The batch is refused if its leader epoch is over, which may have happened while the request waited. The records
         at its offset now, committed or not, may be another leader's.

@@ -22,7 +22,7 @@ class Refused(NamedTuple, Generic[HostedT]):
 
 
 class Answered(NamedTuple, Generic[HostedT]):
-    """The effects of the controller's answer to ISR proposals."""
+    """What the controller's answer to ISR proposals says: those it refused, and those that are over."""
 
     refused: list[Refused[HostedT]]
     settled: list[HostedT]

@@ -89,7 +89,10 @@ def learn_epochs(leader_epochs: LeaderEpochs, batches: Iterable[Found], start: i
 
 
 class Replay:
-    """The replay of a log's batches, in order. Batches before `start` are in the snapshot, and are only indexed."""
+    """Rebuilds the state of a log in memory from its batches, in order.
+
+    Batches before `start` are in the loaded snapshot, and are only indexed.
+    """
 
     def __init__(self, log: LogState, start: int) -> None:
         self._log = log
@@ -130,7 +133,10 @@ class Replay:
         *,
         is_newest: bool,
     ) -> None:
-        """Replay the next batch. Raises BrokenBatch, and then nothing of the batch counts."""
+        """Apply the next batch to producer state, leader epochs, indexes and log end.
+
+        Raises BrokenBatch, and then nothing of the batch counts.
+        """
         if is_newest:
             self._check_tail_gap(segment, position, fields)
         log, last_offset = self._log, fields[0] + fields[6]
