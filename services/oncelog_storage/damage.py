@@ -98,7 +98,7 @@ def set_aside_tail(segment: Segment, position: int, *, is_readable: bool) -> Non
 
 
 def set_aside_segment(segment: Segment) -> None:
-    """Keep a segment's records as a file that no start reads.
+    """Rename a segment's records to a `.cut` file, which the node does not read.
 
     Its indexes can be derived, and are removed. Raises OSError.
 

@@ -213,7 +213,7 @@ class FetchHandler:
             del response.partitions[-1]
 
     def _found(self, need: Need[HostedPartition]) -> Found:
-        """Return what the walk `Fetching.read` asks for: batches, aborted transactions, or None after AdmitLoader.
+        """Return what the generator `Fetching.read` asks for: batches, aborted transactions, or None after AdmitLoader.
 
         Raises KafkaError, NotInMemory.
         """

@@ -6,8 +6,8 @@ registration carries the newest metadata that the node acted on, and the incarna
 before it is used: a process that is killed between its registration and the answer leaves a folder that knows of it.
 
 The newest metadata is noted often and not synced, in a file of its own: a power cut may take it, and then it is not
-known. A folder without `node-history`, but with an identity, was written by an older version, and is not judged.
-Without an identity it is new.
+known. A folder without `node-history`, but with an identity, was written by an older version, and the controller
+compares nothing. Without an identity it is new.
 """
 
 import asyncio

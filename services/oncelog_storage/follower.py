@@ -1,4 +1,4 @@
-"""One followed partition: the shell around `core.follower.FollowedLog`, which applies its leader's answers to the log.
+"""One followed partition: the I/O around `core.follower.FollowedLog`, which applies its leader's answers to the log.
 
 Everything but a truncation is one synchronous step. A truncation first stores a lower recovery point. Before it cuts,
 it checks again that it still follows that leader.

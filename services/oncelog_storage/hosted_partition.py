@@ -1,4 +1,4 @@
-"""A partition with its log and its waiting requests: the shell around `core.partition.PartitionReplica`.
+"""A partition with its log and its waiting requests: the I/O around `core.partition.PartitionReplica`.
 
 A decision and its write are one synchronous step. What may happen before it (a verification, a check in a thread) and
 after it (replication, a sync) is awaited by the callers.

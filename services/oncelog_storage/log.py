@@ -249,7 +249,7 @@ class PartitionLog(LogState):
             self.write_leader_epochs(sync=False)
 
     def write_leader_epochs(self, *, sync: bool) -> None:
-        """Write the leader epochs. If that fails, a start after a crash derives them from the batches."""
+        """Write the leader epochs. If that fails, the next start after a crash derives them from the batches."""
         try:
             write_atomically(
                 self.directory / LEADER_EPOCH_CHECKPOINT,

@@ -51,7 +51,9 @@ class Checkpoint(NamedTuple):
 
 
 def prepare(log: PartitionLog) -> Checkpoint:
-    """Return a copy of what must be written, so that a start after a crash scans nothing before the current log end."""
+    """Return a copy of what must be written, so that the next start, even after a crash, scans nothing before the
+    current log end.
+    """
     dirty = log.segments[log.segment_index(log.recovery_point) :]
     for segment in dirty:
         # A start reads nothing before the checkpoint, so the time index must know all of it.

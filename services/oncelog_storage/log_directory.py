@@ -228,7 +228,7 @@ class LogDirectory:
             self._lock = None
 
     def mark_recovered(self) -> None:
-        """Write down that a start has repaired what a power cut left.
+        """Write down that this start has repaired what a power cut left.
 
         From now on only another power cut excuses damage. Raises OSError.
         """

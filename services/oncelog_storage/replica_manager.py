@@ -142,7 +142,7 @@ class ReplicaManager:
                 write_checkpoints(directory.forget(partition))
 
     def _look_for_strays(self, image: MetadataImage) -> None:
-        """Take partitions offline whose folders were set aside by a start that did not know their topics.
+        """Take partitions offline whose folders were set aside when an earlier start did not know their topics.
 
         Raises OSError.
         """
@@ -344,7 +344,9 @@ class ReplicaManager:
         return log
 
     def _note(self, log: PartitionLog) -> None:
-        """Write down that the partition has a folder. From now on a start notices if the folder is missing."""
+        """Write down that the partition has a folder. From now on the node notices at its start if the folder is
+        missing.
+        """
         directory, partition = self._log_directory, log.partition
         directory.topic_ids[partition] = topic_number(log.topic_id)
         if partition not in directory.log_start_offsets:

@@ -1,4 +1,4 @@
-"""The file `segments-checkpoint` of one partition, by which a start notices lost segments (`core.segment_checks`).
+"""The file `segments-checkpoint` of a partition, by which a starting node notices lost segments (`core.segment_checks`).
 
 The event loop writes it when a segment begins, unsynced: after a kill it is there. A worker thread writes it with each
 checkpoint, synced. Each content gets a number when it is taken, on the event loop, and never replaces a newer one.
@@ -40,7 +40,9 @@ class ChecksFile:
         return taken.number == self._taken
 
     def write(self, taken: TakenChecks, *, sync: bool) -> None:
-        """Write the file, unless a newer content is written already. Any thread may call this. Raises OSError."""
+        """Write `segments-checkpoint`, unless newer content is written already. Any thread may call this. Raises
+        OSError.
+        """
         # Two threads may write at one time.
         temporary = f"{self._path}.{taken.number}{TEMPORARY_SUFFIX}"
         try:

@@ -60,7 +60,7 @@ def discard(directory: Path, base_offset: int) -> None:
 def commit(replacement: Replacement, forget: Callable[[], None], step: Step = _no_step) -> None:
     """Mark the old segments as unsure with `forget`, and rename the new files to `.swap` (steps 2 and 3 of the module).
 
-    From then on a start finishes the replacement. A worker thread calls this. Raises OSError.
+    If the node crashes after that, its next start finishes the replacement. A worker thread calls this. Raises OSError.
     """
     directory = replacement.directory
     forget()

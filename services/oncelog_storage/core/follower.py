@@ -5,7 +5,7 @@ FollowerSession   positions that changed ──▶ request;   answer ──▶ t
 FollowedLog       answer + log ──▶ Append │ Truncate │ CutEpochs │ StartOver │ None
 ```
 
-Pure: the shell sends, writes and waits. Times are seconds of a monotonic clock.
+Pure: the caller sends, writes and waits. Times are seconds of a monotonic clock.
 """
 
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar

@@ -1,6 +1,6 @@
 """The partitions that a node hosts, decided from its folder and the metadata, and what a new metadata image changes.
 
-The metadata decide what exists and who leads. The folder decides what is stored. This module is pure: the shell opens,
+The metadata decide what exists and who leads. The folder decides what is stored. This module is pure: the caller opens,
 makes, sets aside and removes folders.
 """
 

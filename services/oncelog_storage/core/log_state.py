@@ -171,10 +171,10 @@ class LogState:
         return next((at for at, start in enumerate(starts) if start > offset), len(starts))
 
     def checks(self, *, safe_end: int | None = None, kept_from: int = 0) -> LogChecks:
-        """Return the checks of all segments (size, CRC of the first header) for `segments-checkpoint`, which a start
-        compares.
+        """Return the checks (size, CRC of the first header) of all segments, for `segments-checkpoint`.
 
-        Segments wholly below `kept_from` are about to be removed. `safe_end` is the recovery point unless it is given.
+        The next start compares the files with them. Segments wholly below `kept_from` are about to be removed.
+        `safe_end` is the recovery point unless it is given.
         """
         removed = {segment.base_offset for segment in self.segments[: self.droppable(kept_from)]}
         return LogChecks(

@@ -8,7 +8,7 @@ refused   a long check,     the coordinator               the write     the comm
 ```
 
 Answers are filled in place: one object for each partition more would cost as much as the append. The order is Kafka's:
-a repeated batch is answered before anything is asked of the coordinator. Pure: the shell checks long batches in a
+a repeated batch is answered before anything is asked of the coordinator. Pure: the caller checks long batches in a
 thread, asks, writes and waits.
 """
 

@@ -6,7 +6,7 @@ batches   ──▶ Replay.replay_batch ─▶ producer state, leader epochs, in
 end       ──▶ needed_end, starts_over
 ```
 
-The shell (`log_recovery`) reads files, and cuts, deletes and sets aside what is decided here.
+The caller (`log_recovery`) reads files, and cuts, deletes and sets aside what is decided here.
 """
 
 from collections.abc import Iterable, Sequence
@@ -35,7 +35,8 @@ class Snapshots(NamedTuple):
 
 
 def usable_snapshots(log: LogState, offsets: Sequence[int], first_base: int | None) -> Snapshots:
-    """Return the snapshots that a start may load. `offsets` ascend; `first_base` is the first segment's base offset.
+    """Return the producer snapshots that a starting node may load. `offsets` ascend; `first_base` is the first
+    segment's base offset.
 
     A snapshot above the high watermark has forgotten the transactions that end above it, and the LSO would pass them.
     So it serves only if the high watermark is not known, and it holds the LSO until the high watermark is above it.

@@ -1,7 +1,8 @@
 """The damage in the log of a node that does not run, and what is lost when the operator accepts it.
 
-A partition that is damaged where no start may cut (`core.damage`) stays closed until somebody decides. The decision
-offered is Kafka's: the log ends before the first damage. What is behind it is set aside, never deleted.
+A starting node cuts off only an unfinished write, or what a power cut spoilt (`core.damage`). A partition with other
+damage stays closed until somebody decides. The decision offered is Kafka's: the log ends before the first damage. What
+is behind it is set aside, never deleted.
 
 This module is pure: the caller reads segments and counts records.
 """

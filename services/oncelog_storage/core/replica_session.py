@@ -6,7 +6,7 @@ answer:  dirty partitions ◀── news_of: a divergence, records, another log 
 ```
 
 A session costs nothing for partitions in which nothing happens: a request names only those whose position changed, and
-an answer only those that have something to say. Pure: the shell reads records, waits and keeps the time.
+an answer only those that have something to say. Pure: the caller reads records, waits and tells the time.
 """
 
 from typing import Final, NamedTuple
@@ -154,7 +154,7 @@ class ReplicaSession(Liveness):
         self.is_closed = False
 
     def wake(self) -> None:
-        """Wake the follower's request that waits for news. The shell's session overrides this."""
+        """Wake the follower's request that waits for news. `replica_sessions`, where requests wait, overrides this."""
 
     def followed(self, partition: Partition) -> FollowedPartition:
         found = self.partitions.get(partition)

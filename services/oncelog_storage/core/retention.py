@@ -104,10 +104,10 @@ def removable_below(
 ) -> int:
     """Return the offset below which segments may go.
 
-    They are before the log start that is stored on disk, and the next start reads none of them. A start of a partition
-    with followers takes a producer snapshot from below the stored high watermark (`core.recovery`). That snapshot may
-    be much older than the recovery point, and the batches behind it are replayed. A transaction that is open there
-    would stay open if its marker were deleted.
+    They are before the log start that is stored on disk, and the next start reads none of them. The start of a
+    partition with followers loads a producer snapshot from below the stored high watermark (`core.recovery`). That
+    snapshot may be much older than the recovery point, and the batches behind it are replayed. A transaction that is
+    open there would stay open if its marker were deleted.
     """
     below = min(log_start, recovery_point)
     if replica_count <= 1:

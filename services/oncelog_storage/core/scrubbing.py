@@ -76,7 +76,7 @@ class Finding(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """The result of the check of one stretch of a segment."""
+    """The result of checking one piece of a segment for damage."""
 
     position: int
     """The position where the next read begins, in bytes."""
@@ -128,7 +128,9 @@ def look_at(
 
 
 def look_on(place: Place[HostedT, SegmentT], bytes_max: int) -> Walk[Looked]:
-    """Check about `bytes_max` more bytes of a segment, and return the result. A longer batch is read whole."""
+    """Check about `bytes_max` more bytes of a segment for damage, and return the result. A longer batch is read
+    whole.
+    """
     wanted = bytes_max
     while not place.is_at_end:
         data = yield Read(place.position, min(wanted, place.size_bytes - place.position))

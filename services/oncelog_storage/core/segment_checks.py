@@ -1,4 +1,4 @@
-"""The checks of a log's segments, by which a start notices a segment that is missing, exchanged, or another log's.
+"""The checks of a log's segments, which show a starting node a segment that is missing, exchanged, or another log's.
 
 `segments-checkpoint`, in the partition's folder, is written with each checkpoint and before the first batch of each
 segment. Text, much as Kafka's checkpoints: version 1; topic id and partition; log start and the end of what was safe on
@@ -94,7 +94,7 @@ def decode_checks(data: bytes) -> LogChecks:
 
 
 class FoundSegment(NamedTuple):
-    """A segment as a start finds it in the folder."""
+    """A segment as a starting node finds it in the partition's folder."""
 
     base_offset: int
     size_bytes: int

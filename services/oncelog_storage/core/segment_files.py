@@ -40,7 +40,7 @@ def is_index(name: str) -> bool:
 
 
 class FoundFiles(NamedTuple):
-    """The files that a start finds in a partition's folder."""
+    """The files that a starting node finds in a partition's folder."""
 
     leftovers: list[str]
     """Files of interrupted writes and deletions. They are removed."""
@@ -95,7 +95,7 @@ class Swap(NamedTuple):
 
 
 class SwapsFound(NamedTuple):
-    """The interrupted replacements of segments that a start finds."""
+    """The replacements of segments by a cleaned one that a crash interrupted, as a starting node finds them."""
 
     undone: list[str]
     """Files of replacements that were not decided. They are removed."""

@@ -1,6 +1,6 @@
 """A leader's reaction to its coordinator's answer to a verification: a code for the producer, or another try (facts 9).
 
-This module is pure: the shell sends and waits. Times are seconds of a monotonic clock.
+This module is pure: the caller sends and waits. Times are seconds of a monotonic clock.
 """
 
 from collections.abc import Callable, Sequence

@@ -136,10 +136,12 @@ def attributes_are_single_bytes(plain: Buffer, start: int, count: int) -> tuple[
 
 
 def may_have_long_numbers(plain: Buffer) -> bool:
-    """Return True if `with_short_numbers`, which is slow, must look at these sound records.
+    """Return True if these sound records may have a number in more bytes than Kafka reads, which `with_short_numbers`
+    finds.
 
-    Their numbers fit into 28 bits. So the fifth byte of a longer number adds nothing, and its last byte is 0. This does
-    not find a null that is written as a number below -1 in six bytes and more, for which no client is known.
+    That is slow, so this looks for a sign first. Numbers of sound records fit into 28 bits. So the fifth byte of a
+    longer number adds nothing, and its last byte is 0. A null written as a number below -1 in six bytes and more is not
+    found; no client is known that writes it.
     """
     return b"\x80\x00" in bytes(plain)
 
