@@ -40,7 +40,7 @@ class MarkerHandler:
     """The handler of WriteTxnMarkers requests.
 
     While the verification of writes is off, a leader does not know when a transaction began. Then it does not call
-    `starts`, and cannot tell late markers of TV1 from others.
+    `starts`, and cannot tell a late marker, of an earlier TV1 transaction, from others.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The file `segments-checkpoint` of a partition, by which a starting node notices lost segments (`core.segment_checks`).
+"""The file `segments-checkpoint` of a partition, which shows a starting node lost segments (`core.segment_checks`).
 
 The event loop writes it when a segment begins, unsynced: after a kill it is there. A worker thread writes it with each
 checkpoint, synced. Each content gets a number when it is taken, on the event loop, and never replaces a newer one.

@@ -51,7 +51,9 @@ class AbortedCheck(NamedTuple):
         return self.entry_count >= 0
 
     def extended(self, entries: Sequence[AbortedTransactionEntry]) -> "AbortedCheck":
-        """Return the check of `entries`, which begin with the entries that this check was made for."""
+        """Return the check of a longer index: `entries` begin with those that this check was made for, whose CRC is not
+        computed again.
+        """
         added = b"".join(encode_entry(entry) for entry in entries[max(self.entry_count, 0) :])
         return AbortedCheck(len(entries), crc32c(added, self.crc))
 

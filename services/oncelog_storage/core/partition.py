@@ -310,7 +310,8 @@ class PartitionReplica:
         expected_base_offset: int | None,
         is_last_batch: Callable[[int], bool],
     ) -> Appended | None:
-        """Check a coordinator's batch for its shard. None: the batch may be written.
+        """Check a coordinator's batch for its shard (its partition of an internal topic). None: the batch may be
+        written.
 
         Otherwise the batch was appended before, and its first place is returned. A coordinator is an idempotent
         producer to its shard, so a retry gets the offset of the first append. The coordinator is fenced by its
