@@ -44,7 +44,7 @@ class CleaningStopped(OncelogError):
 
 
 class Pace:
-    """The speed of the cleaner's thread: it rests between slices of work.
+    """The speed of the cleaner's thread: after each millisecond of work it sleeps.
 
     `io_bytes_per_s` counts bytes read and written; 0 means no limit.
     """

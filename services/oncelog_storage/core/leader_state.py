@@ -151,7 +151,8 @@ class LeaderState:
                 progress.behind_since = now
 
     def high_watermark(self, local_end_offset: int) -> int:
-        """Return the smallest log end of the maximal ISR.
+        """Return the smallest log end of the maximal ISR: the committed ISR and the replicas that are proposed to join
+        it.
 
         It is below every offset until each of its members has fetched.
         """

@@ -1,7 +1,8 @@
 """The messages of clients, leaders, followers and coordinators, as Protocols: the fields that the core uses.
 
-The messages of `proto/` have these fields, so a shell passes them to the core as they are. An object for each partition
-between message and core would cost as much as an append. A test may pass any object with these fields.
+The messages of `proto/` have these fields, so the callers, which do the I/O, pass them to the core as they are. An
+object for each partition between message and core would cost as much as an append. A test may pass any object with
+these fields.
 """
 
 from collections.abc import Iterable, Sequence

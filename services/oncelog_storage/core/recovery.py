@@ -190,9 +190,10 @@ def needed_end(log: LogState) -> int:
 def proven_end(
     recovery_point: int | None, checks: LogChecks | None, snapshots: Sequence[int]
 ) -> int:
-    """Return how far the log was safe on disk as other files say, if its recovery point is not known; else 0.
+    """Return how far the log was safe on disk, if its recovery point is not known; else 0.
 
-    A log that is truncated always gets a recovery point. So neither file can be older than a truncation.
+    `segments-checkpoint` and the producer snapshots say it. A log that is truncated always gets a recovery point. So
+    neither can be older than a truncation.
     """
     if recovery_point is not None:
         return 0

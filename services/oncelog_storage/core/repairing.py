@@ -44,7 +44,7 @@ class FoundLog(NamedTuple):
     may_have_gaps: bool = True
 
     def faults(self) -> dict[int, str]:
-        """Return the fault of each segment that is there and wrong, by its base offset."""
+        """Return, by base offset, what is wrong with each segment that is there but is not as it was written."""
         if self.checks is not None and self.checks.partition != self.partition.partition:
             return {each.base_offset: "is another partition's" for each in self.segments}
         faults = faults_of(

@@ -110,7 +110,8 @@ class Verifications:
     ) -> None:
         """Store when the transaction began that the coordinator has verified, in ms.
 
-        0: the coordinator told no time. A start that was known before belongs to another transaction, and is dropped.
+        0: the coordinator told no time. A start time that was known before belongs to another transaction, and is
+        dropped.
         """
         entry = self._entries.get(producer_id)
         if entry is None or not entry.guard.verifies(guard):
@@ -132,8 +133,9 @@ class Verifications:
         self._starts.setdefault(producer_id, (transaction_start_ms, now))
 
     def forget_start(self, producer_id: int, known: KnownStart) -> None:
-        """Drop a start that the coordinator contradicts, or that nobody can confirm. A start learnt since then
-        stays.
+        """Drop the stored start time of a transaction, which the coordinator contradicts, or which nobody can confirm.
+
+        A start time that was learnt since then stays.
         """
         if self._starts.get(producer_id) is known:
             del self._starts[producer_id]

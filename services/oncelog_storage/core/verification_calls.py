@@ -28,8 +28,8 @@ _LEFT_S_MIN: Final = 0.001
 class VerificationMode(IntEnum):
     """What a leader asks of the coordinator, with the numbers of `VerificationMode` in `proto/`.
 
-    To verify that a transaction has a partition, for old clients or for those that know TRANSACTION_ABORTABLE; or to
-    add it.
+    It either verifies that a transaction has a partition, or adds the partition (TV2). The two modes to verify differ
+    in the error codes that the producer knows.
     """
 
     VERIFY_LEGACY = 0
