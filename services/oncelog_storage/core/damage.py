@@ -163,7 +163,7 @@ def _has_lost_page(data: bytes, position: int) -> bool:
 
 
 class Verdict(NamedTuple):
-    """What may be done about a log that is damaged at some place."""
+    """Whether a log may be cut at a damaged place, and whether the rest of it is one unfinished write."""
 
     may_cut: bool
     """True if no acknowledged record is lost when the log ends there."""

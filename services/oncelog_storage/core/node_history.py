@@ -37,7 +37,7 @@ class NodeHistory(NamedTuple):
     """True if an older version wrote the folder, without a history. Then the controller does not judge the folder."""
 
     def begun(self, incarnation_id: str) -> "NodeHistory":
-        """Return the history with the incarnation of a process that is about to register."""
+        """Return the history with the incarnation (the id of a process start) that is about to register."""
         if self.is_unknown:
             return self
         last, *tries = self.incarnation_ids or ("",)
@@ -45,12 +45,13 @@ class NodeHistory(NamedTuple):
         return self._replace(incarnation_ids=tuple(one for one in kept if one))
 
     def registered(self, incarnation_id: str) -> "NodeHistory":
-        """Return the history after this incarnation has registered: it alone stays."""
+        """Return the history after this incarnation (the id of a process start) has registered: it alone stays."""
         return NodeHistory((incarnation_id,))
 
     def before(self, incarnation_id: str) -> list[str]:
-        """Return all incarnations but this process's own, to be sent with its registration. Its own says nothing of the
-        folder.
+        """Return the incarnations (ids of process starts) to be sent with a registration: all but this process's own.
+
+        Its own says nothing of the folder.
         """
         return [one for one in self.incarnation_ids if one != incarnation_id]
 
