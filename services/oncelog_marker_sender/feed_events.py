@@ -33,7 +33,7 @@ class MarkerEvents:
             self._tried("marker_sent", node_id, one)
 
     def failed(self, node_id: NodeId, markers: Iterable[SentMarker], error: str) -> None:
-        """Publish that a whole request failed; its markers go again."""
+        """Publish that a whole request failed; its markers will be sent again."""
         for one in markers:
             self._tried("marker_failed", node_id, one, error=error)
 

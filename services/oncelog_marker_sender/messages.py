@@ -1,6 +1,7 @@
-"""The messages of requests to leaders and of their answers.
+"""The WriteTxnMarkers messages: a request is built from queued markers, and the codes are read from its answer.
 
-A marker that goes to a node with all its partitions is passed on as it came; embedded, that is nearly every one.
+A marker that goes to a node with all its partitions is passed on as it came, without a copy. Where all roles share one
+process, that is nearly every marker.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ def partitions_of(marker: pb.TxnMarker) -> list[Partition]:
 
 
 class SentMarker(NamedTuple):
-    """A marker of a request, with the partitions that it is for at this node."""
+    """One marker in a WriteTxnMarkers request, with those of its partitions that the request's node leads."""
 
     delivery_id: int
     position: int
@@ -35,7 +36,9 @@ class SentMarker(NamedTuple):
 
 
 class RequestMessage:
-    """One request, with what is needed to read its answer: results come in the order of `sent`."""
+    """The message of one WriteTxnMarkers request, with what is needed to read its answer: results come in the order of
+    `sent`.
+    """
 
     def __init__(self, request: NodeRequest, markers: Mapping[int, Sequence[pb.TxnMarker]]) -> None:
         """Make the message. `markers` has each delivery's markers, in the order in which the coordinator gave them."""

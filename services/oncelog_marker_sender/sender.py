@@ -1,7 +1,9 @@
-"""The shell around the queues: it calls leaders, waits out backoffs, and tells the callers how their deliveries ended.
+"""The part of the marker sender that does I/O, around the queues: it calls leaders, waits out backoffs, and tells the
+callers how their deliveries ended.
 
-A caller that finds a free node sends to it in its own task, at once. Everything else goes through the node's own task,
-which sleeps until something can be sent. Both take from the same queue, and the queue lets only one request out.
+A caller that finds a node without a request in flight sends to it in its own task, at once. Everything else goes
+through the node's own task, which sleeps until something can be sent. Both take from the same queue, and the queue lets
+only one request out.
 """
 
 import asyncio
@@ -49,14 +51,19 @@ It is another service than the node's storage, so it has a queue of its own.
 
 
 class WritesMarkersAtOnce(Protocol):
-    """A writer of markers in this process, which `takes_plain` has recognised."""
+    """A storage service in this process that writes markers in a plain call, without a wait.
+
+    `takes_plain` says whether a stub is one.
+    """
 
     def WriteMarkersAtOnce(self, request: plain.WriteTxnMarkersRequest) -> Sequence[bool]: ...  # noqa: N802
 
 
 class MarkerSender:
-    """The marker sender. `deliver` returns when every partition has its markers. After `stop` another sender is to
-    be asked."""
+    """Brings transaction markers to the leaders of their partitions, and sends them again until they are written.
+
+    `deliver` returns when every partition has its markers. After `stop` callers must ask another sender.
+    """
 
     def __init__(
         self,
@@ -99,14 +106,13 @@ class MarkerSender:
     async def deliver(
         self, shard: int, markers: Sequence[pb.TxnMarker], metadata_offset: int = 0
     ) -> Ended | None:
-        """Return how the delivery of one decision's markers ended; None: it is to be asked for again, here or
-        elsewhere.
+        """Bring the markers of one decision to their partitions, and return how that ended. None: the caller must ask
+        again, here or another sender.
 
-        None means that this sender stops, that there is no room, or that our metadata does not get as far as the
-        caller's. A partition that is not in ours may be one that we do not know yet, and only one that is gone needs
-        no marker.
+        None means that this sender stops, that there is no room, or that this process's metadata stay older than the
+        caller's. A partition that older metadata lack may be new, and only a deleted one needs no marker.
 
-        A caller that gives up (is cancelled) takes its delivery with it: it will ask again.
+        When the caller's task is cancelled, the delivery is cancelled too: the caller will ask again.
         """
         if max(self._metadata.image.metadata_offset, 0) < metadata_offset:
             try:
@@ -148,7 +154,7 @@ class MarkerSender:
     def deliver_at_once(self, request: plain.DeliverMarkersRequest) -> list[bool]:
         """Return for each marker if the leader of its partitions is in this process and has written it without a wait.
 
-        The caller uses `deliver` for the others, which may write again what is written.
+        The caller uses `deliver` for the markers that are False. That may write a marker again, which changes nothing.
         """
         delivered = [False] * len(request.markers)
         if not self._running or self._metadata.image.metadata_offset < request.metadata_offset:
@@ -180,9 +186,9 @@ class MarkerSender:
 
     def cancel_shard(self, shard: int, coordinator_epoch: CoordinatorEpoch) -> int:
         """Cancel what this shard's coordinators up to `coordinator_epoch` asked for; return how many deliveries that
-        ended.
+        were.
 
-        Their callers are told CANCELLED.
+        A shard is a partition of `__transaction_state`. The callers of these deliveries are told CANCELLED.
         """
         ended = self._queues.cancel_shard(shard, coordinator_epoch)
         self._end_deliveries(ended)
@@ -210,7 +216,9 @@ class MarkerSender:
     # ------------------------------------------------------------------------------------------------ sending
 
     async def _send_at_once(self, delivery_id: int) -> None:
-        """Send a delivery to one free node from its caller's task; the tasks of all other nodes are woken."""
+        """Send a delivery to one node without a request in flight, from its caller's task; wake the tasks of all other
+        nodes.
+        """
         own: NodeRequest | None = None
         for node_id in self._queues.nodes_of(delivery_id):
             if own is None:
@@ -246,11 +254,11 @@ class MarkerSender:
                     await wake.wait()
 
     async def _send(self, request: NodeRequest, borrowed_from: int | None = None) -> None:
-        """Send a request to a node. This is safe to repeat: a marker that is written already changes nothing (facts
-        8.11).
+        """Send a request to a node, and hand its answer to the queues. A failed request is queued again: a marker that
+        is written already changes nothing (facts 8.11).
 
-        `borrowed_from` is the delivery in whose waiting caller's task this runs. When that delivery ends meanwhile,
-        its caller is let go.
+        `borrowed_from` is the delivery in whose waiting caller's task this runs. When that delivery ends meanwhile, its
+        caller does not wait for the answer.
         """
         message = RequestMessage(request, self._markers)
         if self._events is not None:
@@ -301,8 +309,10 @@ class MarkerSender:
         return self._directory.storage(node_id)
 
     def _give_up(self, request: NodeRequest) -> None:
-        """Queue the request again, because the caller whose task sent it is gone. Other deliveries in it need not
-        wait for that."""
+        """Queue the markers of a request again, because the task that sent it was cancelled or has no reason to wait.
+
+        The request also has markers of other deliveries, which other tasks then send.
+        """
         self._end_deliveries(self._queues.given_up(request, self._leader_of))
         self._wake_all()
 
@@ -380,7 +390,7 @@ class MarkerSender:
                 future.set_result(found)
 
     def _let_go(self, delivery_id: int) -> None:
-        """Release the task of the delivery's caller, if a request is being sent from it."""
+        """Let the delivery's caller wait no longer for an answer, if a request is being sent from its task."""
         deadline = self._borrowed.pop(delivery_id, None)
         if deadline is not None and not deadline.expired():
             deadline.reschedule(asyncio.get_running_loop().time())

@@ -1,4 +1,6 @@
-"""The span of each marker and partition, from its place in the queue to the leader's answer (ADR 0028)."""
+"""The trace spans of markers: one for each marker and partition, from when it was queued to the leader's answer (ADR
+0028).
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,8 +18,10 @@ def record_answered(
     markers: Mapping[int, Sequence[pb.TxnMarker]],
     queued_ns: Mapping[int, int],
 ) -> None:
-    """Record the spans of an answered request. `queued_ns` says when each delivery came, in nanoseconds since the
-    Unix epoch."""
+    """Record a trace span for each marker of an answered request whose transaction is traced.
+
+    `queued_ns` says when each delivery came, in nanoseconds since the Unix epoch.
+    """
     if spans.recorder is None:
         return
     for entry in request.entries:

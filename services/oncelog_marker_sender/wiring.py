@@ -1,4 +1,4 @@
-"""The role of the marker sender, and the function that builds it."""
+"""The marker sender as a part of a process (a `Role`), and the function that builds it."""
 
 from oncelog.ids import Millis
 from oncelog.rpc.directory import Directory
@@ -12,7 +12,9 @@ from oncelog_marker_sender.settings import MarkerSenderSettings
 
 
 class MarkerSenderRole:
-    """The marker sender as a `Role`; `servicer` answers the `MarkerSender` service."""
+    """The marker sender as its process starts and stops it (a `Role`). `servicer` answers the `MarkerSender`
+    service.
+    """
 
     def __init__(self, sender: MarkerSender, feed: Feed | None = None) -> None:
         self.sender = sender
@@ -25,8 +27,7 @@ class MarkerSenderRole:
             self._feed.start()
 
     async def stop(self) -> None:
-        """Stop. Deliveries under way are answered OVERLOADED; their coordinators own them, and ask another sender at
-        once."""
+        """Stop. Deliveries under way are answered OVERLOADED, and their coordinators ask another sender at once."""
         await self.sender.stop()
         if self._feed is not None:
             await self._feed.stop()

@@ -40,7 +40,7 @@ class Arrivals:
         left: "asyncio.Future[None]",
         before: "set[asyncio.Future[None]]",
     ) -> None:
-        """Let the next requests go on.
+        """End the turn of a request, so that those that wait for it go on.
 
         A request that was cancelled while it waited leaves only after those before it.
         """

@@ -1,4 +1,6 @@
-"""The settings of a storage node that change while it runs, as the metadata says now (`oncelog.broker_config`)."""
+"""The dynamic settings of a storage node: the value that the metadata have now, else the one it was started with
+(`oncelog.broker_config`).
+"""
 
 import asyncio
 from typing import Final
@@ -40,9 +42,9 @@ class ChangedSettings:
         return self._number(CLEANER_MAP_BYTES, self._settings.cleaner_map_bytes)
 
     async def cleaner_pause(self) -> None:
-        """Return when the cleaner's pause is over.
+        """Wait for the pause between two rounds of the log cleaner.
 
-        A pause that is set meanwhile counts from the beginning of this one.
+        A new length that is set meanwhile counts from the beginning of this pause.
         """
         loop = asyncio.get_running_loop()
         begun = loop.time()

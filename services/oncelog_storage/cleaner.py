@@ -107,20 +107,23 @@ class Cleaner:
     def stop(self) -> None:
         """Stop the cleaner's thread.
 
-        A pass under way ends at its next slice, and the files that it wrote are removed.
+        A pass under way ends after its next millisecond of work, and the files that it wrote are removed.
         """
         self._is_stopping.set()
         self._thread.shutdown(wait=True)
 
     async def clean_all(self) -> None:
-        """Clean the dirtiest log until none is dirty enough."""
+        """Clean one log after the other, the dirtiest first, until none is dirty enough."""
         async with self._is_cleaning:
             while (chosen := await self._choose()) is not None:
                 if not await self._try_to_clean(chosen):
                     return
 
     async def _try_to_clean(self, chosen: _Chosen) -> bool:
-        """Clean one log. False: no other log is cleaned until the cleaner's next look."""
+        """Clean one log, or give it up for good when it is broken; return True.
+
+        False: it could not be cleaned now, and the cleaner stops until its next round.
+        """
         leader = chosen.leader
         count = leader.log.truncation_count
         try:
@@ -224,7 +227,10 @@ class Cleaner:
         sealed: Sequence[SegmentFacts],
         first_dirty: int,
     ) -> Callable[[], tuple[CleaningPass, int]]:
-        """Return the beginning of a pass, for the cleaner's thread, with the facts of the log as it is now."""
+        """Return a function that begins a cleaning pass; it runs in the cleaner's thread.
+
+        All that the pass needs of the log is copied here, on the event loop.
+        """
         sources = [
             Source(s.base_offset, f.end_offset, s.size_bytes, s.log_path, s.changed_ms)
             for s, f in zip(segments, sealed, strict=True)
@@ -257,7 +263,10 @@ class Cleaner:
     async def _exchange(
         self, leader: HostedPartition, old: Sequence[Segment], cleaned: CleanedSegment
     ) -> None:
-        """Put one cleaned segment into the log in the place of `old`. Raises CleaningStopped, OSError."""
+        """Put one cleaned segment into the log in the place of `old`.
+
+        Raises OSError, and CleaningStopped if the log's segments changed since they were read.
+        """
         log = leader.log
         replacement = segment_swap.Replacement(log.directory, cleaned.replaced)
         async with log.folder_lock:
@@ -309,7 +318,10 @@ def _facts(segment: Segment, following: Segment, *, has_lag: bool) -> SegmentFac
 def _aborted_in(
     parts: Sequence[tuple[Segment, list[AbortedTransactionEntry] | None]],
 ) -> list[AbortedTransactionEntry]:
-    """Return the entries of all segments; `None` in a part means that its file is read. Raises CorruptSegment."""
+    """Return the aborted-transaction index entries of all segments.
+
+    None beside a segment means that its index is not in memory, and is read from its file. Raises CorruptSegment.
+    """
     found: list[AbortedTransactionEntry] = []
     for segment, entries in parts:
         found += segment.read_aborted_file() if entries is None else entries

@@ -1,8 +1,8 @@
 """One pass over a compacted log, in a thread of its own: it does the reads and writes of `core.cleaning_pass`.
 
-It has descriptors of its own. What it writes nobody sees before `segment_swap`. After each millisecond of work it
-sleeps, so that the event loop never waits long for the interpreter. It sleeps as long as its share of the disk asks
-for.
+It opens the segments' files itself, and nobody sees what it writes until `segment_swap` exchanges the files. After each
+millisecond of work it sleeps, so that the event loop never waits long for the interpreter. It sleeps longer where the
+limit of its disk traffic asks for that.
 """
 
 import os
@@ -44,7 +44,7 @@ class CleaningStopped(OncelogError):
 
 
 class Pace:
-    """The speed of the cleaner's thread: it rests between slices of work.
+    """The speed of the cleaner's thread: after each millisecond of work it sleeps.
 
     `io_bytes_per_s` counts bytes read and written; 0 means no limit.
     """
@@ -56,7 +56,10 @@ class Pace:
         self._slice_bytes = 0
 
     def worked(self, size_bytes: int) -> None:
-        """Count a batch that is done, and rest when a slice is over. Raises CleaningStopped."""
+        """Count the bytes of a batch that was cleaned. After each millisecond of work, sleep as the limit asks.
+
+        Raises CleaningStopped when the node stops.
+        """
         self._slice_bytes += size_bytes
         spent_s = time.perf_counter() - self._slice_began
         if spent_s < _SLICE_S:
@@ -71,7 +74,10 @@ class Pace:
 
 
 class CleanedSegment(NamedTuple):
-    """A cleaned segment whose `.cleaned` files are written and synced. `segment` has its size and its indexes."""
+    """A cleaned segment whose `.cleaned` files are written and synced. `segment` has its size and its indexes.
+
+    `replaced` are the base offsets of the segments whose place it takes.
+    """
 
     segment: Segment
     replaced: tuple[int, ...]
@@ -79,7 +85,7 @@ class CleanedSegment(NamedTuple):
 
 
 class CleaningPass:
-    """One cleaning pass over a log.
+    """One pass of log compaction over a log, with its reads and writes.
 
     The caller calls `learn` first, then `rewrite` for each group of segments in order.
     """
@@ -102,14 +108,15 @@ class CleaningPass:
         self._work = CleaningWork(sources, aborted, last_words, settings)
 
     def learn(self) -> int:
-        """Run `CleaningWork.learn`, and return the offset up to which the map reaches.
+        """Read the part of the log that was not cleaned yet, and keep the last offset of each key in the offset map.
 
-        Raises CleaningStopped, CorruptSource, OSError.
+        Return the offset up to which the map reaches. Raises CleaningStopped, CorruptSource, OSError.
         """
         return self._do(self._work.learn(), None)
 
     def rewrite(self, first: int, behind: int) -> CleanedSegment | None:
-        """Write these sources as one segment; None when all of it stays as it is.
+        """Write the log's segments from index `first` to before `behind` as one cleaned segment. None: nothing would
+        change, so nothing is written.
 
         Raises CleaningStopped, CorruptSource, OSError.
         """
@@ -147,7 +154,7 @@ class CleaningPass:
 
 
 class _Reader:
-    """A reader of sources that keeps one file open at a time."""
+    """Reads bytes of segment files for a cleaning pass, and keeps one file open at a time."""
 
     def __init__(self) -> None:
         self._source: Source | None = None

@@ -1,13 +1,14 @@
 """The cutting of a damaged log at a start, and the files that keep what was cut off (ADR 0023).
 
-A kill leaves at most one unfinished write: at the end of the newest segment, shorter than it says, nothing readable
-behind it but what stands inside of its own records. No producer got a response for it. Everything else that cannot be
-read is damage to records that may have been acknowledged. A start never cuts that: the partition is offline until a
-replica, a backup or an operator (`oncelog storage repair`) decides.
+A kill leaves at most one unfinished write: a batch at the end of the newest segment that is shorter than its header
+says. A sound batch behind its beginning can only be the value of one of its records. No producer got a response for it.
+Everything else that cannot be read is damage to records that may have been acknowledged. A start never cuts that: the
+partition is offline until a replica, a backup or an operator (`oncelog storage repair`) decides.
 
 A power cut leaves more (`disk_model` in the simulator has it as a list): files that end early, pages of zeros, in any
-file that was not synced, with sound batches behind. With `flush_policy=os` that is what ADR 0011 gives up. So the log
-is cut there too, if the machine was started again since the folder was last used (`LogDirectory.may_have_lost_power`).
+file that was not synced, with sound batches behind. With `flush_policy=os` such a loss is accepted (ADR 0011). So the
+log is cut there too, if the machine was started again since the folder was last used
+(`LogDirectory.may_have_lost_power`).
 
 `core.damage` judges the bytes. What is cut is set aside: unreadable bytes as `<segment>.log.<position>.torn`, of which
 a folder keeps the newest few; the rest as `.cut`, until an operator removes it. Kafka's tools and ours read neither.
@@ -33,7 +34,7 @@ _COPY_BYTES: Final = 1 << 20
 
 
 def behind(segment: Segment, position: int, offset: int, later: Sequence[Segment]) -> Behind:
-    """Count the records that can be read behind the damage at `position`, where `offset` was expected.
+    """Return how many records can be read behind the damage at `position`, where `offset` was expected.
 
     Raises OSError.
     """
@@ -53,7 +54,9 @@ def judge(
     is_newest: bool,
     may_have_lost_power: bool = False,
 ) -> Verdict:
-    """Apply `core.damage.verdict` to the file's bytes. Raises OSError."""
+    """Return whether the damage in a segment may be cut off, by `core.damage.verdict` on the file's bytes. Raises
+    OSError.
+    """
     return verdict(
         _bytes_from(segment.log_path, error.position, segment.size_bytes),
         segment.size_bytes - error.position,
@@ -75,7 +78,10 @@ def _bytes_from(path: str, position: int, end: int) -> bytes:
 
 
 def set_aside_tail(segment: Segment, position: int, *, is_readable: bool) -> None:
-    """Copy what is behind `position`; the caller cuts it off afterwards. Raises OSError if it holds records."""
+    """Copy what is behind `position` to a file of its own, before the caller cuts it off.
+
+    Raises OSError if it holds records.
+    """
     suffix = CUT_SUFFIX if is_readable else TORN_SUFFIX
     target = _free_name(f"{segment.log_path}.{position}", suffix)
     try:
@@ -92,7 +98,7 @@ def set_aside_tail(segment: Segment, position: int, *, is_readable: bool) -> Non
 
 
 def set_aside_segment(segment: Segment) -> None:
-    """Keep a segment's records as a file that no start reads.
+    """Rename a segment's records to a `.cut` file, which the node does not read.
 
     Its indexes can be derived, and are removed. Raises OSError.
 

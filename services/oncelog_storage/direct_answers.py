@@ -1,4 +1,7 @@
-"""Responses for roles of the same process. They have the fields of `proto/`, and nobody copies their bytes."""
+"""Responses to callers in the same process: plain objects in the place of protobuf messages, with the same fields.
+
+Such a response is not serialised, and nobody copies its records.
+"""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -20,7 +23,9 @@ class RecordErrors(list[RecordError]):
 
 
 class PartitionProduced:
-    """A partition of a Produce response, with the fields of `storage_pb2.PartitionProduced`."""
+    """One partition of a Produce response within the process: a plain object with `storage_pb2.PartitionProduced`'s
+    fields.
+    """
 
     __slots__ = (
         "base_offset",
@@ -52,7 +57,7 @@ class PartitionsProduced(list[PartitionProduced]):
 
 
 class ProduceResponse:
-    """A Produce response, with the fields of `storage_pb2.ProduceResponse`."""
+    """A Produce response within the process: a plain object with the fields of `storage_pb2.ProduceResponse`."""
 
     __slots__ = ("partitions",)
 
@@ -72,7 +77,9 @@ class AbortedTransactions(list[AbortedTransaction]):
 
 
 class FetchedPartition:
-    """A partition of a Fetch response, with the fields of `storage_pb2.FetchedPartition`."""
+    """One partition of a Fetch response within the process: a plain object with `storage_pb2.FetchedPartition`'s
+    fields.
+    """
 
     __slots__ = (
         "aborted_transactions",
@@ -104,7 +111,7 @@ class FetchedPartitions(list[FetchedPartition]):
 
 
 class FetchResponse:
-    """A Fetch response, with the fields of `storage_pb2.FetchResponse`."""
+    """A Fetch response within the process: a plain object with the fields of `storage_pb2.FetchResponse`."""
 
     __slots__ = ("partitions",)
 
@@ -113,7 +120,7 @@ class FetchResponse:
 
 
 class MarkerAnswer:
-    """The result of one marker in one partition."""
+    """The result of one marker in one partition, for a marker sender in the same process."""
 
     __slots__ = ("error_code", "error_message")
 

@@ -1,8 +1,8 @@
 """Fetch: whole batches up to the HW or the LSO, and the long poll for more.
 
 `core.fetching` decides the response; this module reads the logs, and waits for new records. A fetch that finds too
-little registers with its partitions; an append, a moved LSO or its deadline wakes it. It counts the bytes that appends
-add, so it reads again only when there is enough.
+little registers with its partitions; an append, a moved LSO or its deadline wakes it. A waiting fetch
+counts the bytes that appends add, so it reads again only when there is enough.
 """
 
 import asyncio
@@ -213,7 +213,10 @@ class FetchHandler:
             del response.partitions[-1]
 
     def _found(self, need: Need[HostedPartition]) -> Found:
-        """Return what a walk needs of a log. Raises KafkaError, NotInMemory."""
+        """Return what the generator `Fetching.read` asks for: batches, aborted transactions, or None after AdmitLoader.
+
+        Raises KafkaError, NotInMemory.
+        """
         log = need.hosted.log
         try:
             match need:

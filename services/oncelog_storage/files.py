@@ -1,4 +1,4 @@
-"""Files of a storage node: a bounded set of open ones, and writes that are whole or not there."""
+"""Files of a storage node: a bounded set of open ones, and writes that happen whole or not at all."""
 
 import errno
 import mmap
@@ -22,7 +22,7 @@ FOLDER_MODE: Final = 0o700
 class StorageFailed(OncelogError):
     """A file could not be read or written, so the partition answers KAFKA_STORAGE_ERROR.
 
-    The text is one line with the way out.
+    The text is one line that also says what to do.
     """
 
 
@@ -31,7 +31,7 @@ class PassingShortage(StorageFailed):
 
 
 class NotInMemory(Exception):
-    """A read would have to wait for the disk: the system does not hold this part of the file in memory.
+    """A read would have to wait for the disk: the operating system does not hold this part of the file in memory.
 
     This is no StorageFailed and no OSError: nothing failed, and only `segment_reader` catches it.
     """
@@ -62,12 +62,12 @@ def is_passing_shortage(error: OSError) -> bool:
 
 
 def way_out(error: OSError, otherwise: str = "check the disk") -> str:
-    """Return the way out of an error. A disk on which no more files may be opened is not at fault."""
+    """Return what an operator can do about an error. A disk on which no more files may be opened is not at fault."""
     return _SHORTAGES.get(error.errno or 0, otherwise)
 
 
 def way_out_of_damage(data_dir: str) -> str:
-    """Return the way out of damaged records, which ends every error about them."""
+    """Return what an operator can do about damaged records. Every error about them ends with it."""
     return (
         "restore it from a backup, or stop the node and run"
         f" 'oncelog storage repair {data_dir}', which shows first what would be lost"
@@ -173,7 +173,7 @@ class OpenFiles:
         return found
 
     def _held(self, descriptor: int, size_bytes: int, position: int) -> bytes:
-        """Return as many of these bytes, from the first on, as the system holds in memory. Raises OSError."""
+        """Return as many of these bytes, from the first on, as the operating system holds in memory. Raises OSError."""
         if self._piece is None:
             # Whole pages: the kernel copies several times faster into them.
             self._piece = mmap.mmap(-1, _PIECE_BYTES)

@@ -1,13 +1,13 @@
 """A storage node's memory of its cluster, in the files `node-history` and `metadata-seen` of its folder.
 
 A folder and the controller's metadata belong together, and either may be put back from an older copy. So each
-registration carries the incarnations under which the node registered before, and the newest metadata it acted on. The
-controller compares them (ADR 0027). An incarnation is written down before it is used: a process that is killed between
-its registration and the answer leaves a folder that knows of it.
+registration carries the newest metadata that the node acted on, and the incarnations under which it registered before
+(an incarnation is the id of one process start). The controller compares them (ADR 0027). An incarnation is written down
+before it is used: a process that is killed between its registration and the answer leaves a folder that knows of it.
 
 The newest metadata is noted often and not synced, in a file of its own: a power cut may take it, and then it is not
-known. A folder without `node-history`, but with an identity, was written by an older version, and is not judged.
-Without an identity it is new.
+known. A folder without `node-history`, but with an identity, was written by an older version, and the controller
+compares nothing. Without an identity it is new.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ def node_folder(path: Path) -> Path:
 
 
 class FolderHistory:
-    """The history of one storage node's data folder.
+    """What one storage node's data folder knows of earlier registrations and metadata, sent with each registration.
 
     The caller calls `begin`, then `message` with each registration, then `registered`.
     """
@@ -63,7 +63,11 @@ class FolderHistory:
     # The steps of a registration.
 
     def begin(self, incarnation_id: str) -> None:
-        """Note that this process is about to register under this incarnation. Raises OncelogError."""
+        """Read the folder's history, and write this process's incarnation (the id of its start) into it before it
+        registers.
+
+        Raises OncelogError.
+        """
         self._read()
         self._current = incarnation_id
         if not self._history.is_unknown:
@@ -82,9 +86,9 @@ class FolderHistory:
         )
 
     def registered(self) -> None:
-        """Note that the incarnation given to `begin` has registered.
+        """Write down that the incarnation given to `begin` has registered; earlier ones are dropped.
 
-        It is written down already, so a full disk does no harm.
+        It is in the file already, so a full disk does no harm.
         """
         if self._history.incarnation_ids == (self._current,):
             return
@@ -97,12 +101,12 @@ class FolderHistory:
     # The metadata that is acted on.
 
     def follow(self, metadata: MetadataFollower) -> None:
-        """Note the newest metadata image from now on, until `close`."""
+        """Write down the newest metadata image from now on, until `close`."""
         self._see(metadata.image)
         metadata.on_change(lambda _old, new: self._see(new))
 
     def close(self) -> None:
-        """Write the newest metadata that was seen."""
+        """Write the position of the newest metadata to its file, if that is still to be done."""
         if self._handle is not None:
             self._handle.cancel()
             self._note(sync=True)

@@ -1,6 +1,6 @@
-"""One followed partition: the shell around `core.follower.FollowedLog`, which applies its leader's answers to the log.
+"""One followed partition: the I/O around `core.follower.FollowedLog`, which applies its leader's answers to the log.
 
-Everything but a truncation is one synchronous step. A truncation first makes durable that less is safe. Before it cuts,
+Everything but a truncation is one synchronous step. A truncation first stores a lower recovery point. Before it cuts,
 it checks again that it still follows that leader.
 """
 
@@ -30,7 +30,7 @@ _COMMIT_TIMEOUT_S = 10.0
 
 
 class FollowerReplica(FollowedLog):
-    """A partition that this node follows in one leader epoch."""
+    """A partition that this node follows in one leader epoch, with the writes to its log."""
 
     def __init__(
         self, hosted: HostedPartition, replica_manager: ReplicaManager, clock: Clock
@@ -45,7 +45,10 @@ class FollowerReplica(FollowedLog):
         return self.has_same_leader and self._replica_manager.holds(self._hosted)
 
     def apply_fetched(self, part: pb.ReplicaFetchedPartition) -> Awaitable[None] | None:
-        """Apply an answer. The caller must await what is returned before the next request. Raises KafkaError."""
+        """Apply the leader's answer to the log: append, truncate, or start over. None: nothing is left to do.
+
+        Otherwise the caller must await what is returned before the next request. Raises KafkaError.
+        """
         if not self._is_current or self.is_failed:
             return None
         log = self._hosted.log
@@ -81,7 +84,7 @@ class FollowerReplica(FollowedLog):
             hosted.local_end_moved(hosted.log.log_end_offset)
 
     async def _make_durable(self, log_end_offset: int, *, is_start_moved: bool) -> None:
-        """Make durable what the next request says: a log start always, the log's end with flush_policy=always.
+        """Sync what the next request tells the leader: a log start always, the log's end with flush_policy=always.
 
         If the sync takes longer than `_COMMIT_TIMEOUT_S`, other partitions go on, and this one waits (`is_durable`).
         """
@@ -91,7 +94,7 @@ class FollowerReplica(FollowedLog):
 
     @asynccontextmanager
     async def _cutting(self) -> AsyncIterator[None]:
-        """Cut the log in this block, in which no checkpoint is written and no segment is exchanged.
+        """Hold the log for a cut in this block: meanwhile no checkpoint is written and no segment is exchanged.
 
         Raises KafkaError.
         """

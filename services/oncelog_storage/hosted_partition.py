@@ -1,4 +1,4 @@
-"""A partition with its log and its waiting requests: the shell around `core.partition.PartitionReplica`.
+"""A partition with its log and its waiting requests: the I/O around `core.partition.PartitionReplica`.
 
 A decision and its write are one synchronous step. What may happen before it (a verification, a check in a thread) and
 after it (replication, a sync) is awaited by the callers.
@@ -30,7 +30,10 @@ _ANY_BYTES: Final = 2**31
 
 
 class HostedPartition(PartitionReplica):
-    """One partition of this node. The node calls `local_end_moved` after a sync that `request_flush` asked for."""
+    """One partition that this node leads or follows, with its log and its waiting requests.
+
+    The node calls `local_end_moved` after a sync that `request_flush` asked for.
+    """
 
     log: PartitionLog
 
@@ -80,7 +83,10 @@ class HostedPartition(PartitionReplica):
         needs_guard: bool,
         now: int,
     ) -> Appended:
-        """Check a batch by rules 5 to 8 of facts 9, and write it. Raises KafkaError, KAFKA_STORAGE_ERROR included."""
+        """Check a producer's batch (duplicate, sequence, epoch, transaction: rules 5 to 8 of facts 9), and write it.
+
+        Return its place, or that of its first append. Raises KafkaError, KAFKA_STORAGE_ERROR included.
+        """
         found = self.find_produced(header, guard, needs_guard=needs_guard)
         if found is not None:
             return found
@@ -172,7 +178,9 @@ class HostedPartition(PartitionReplica):
             self._request_flush(self)
 
     def local_end_moved(self, offset: int, size_bytes: int = _ANY_BYTES) -> None:
-        """Note that this node has done its part up to `offset`, and wake the requests that wait for that."""
+        """Set the offset up to which this node has written and, if the topic wants it, synced. Wake the requests that
+        wait for it.
+        """
         has_moved = self.move_local_end(offset)
         self._local_waiters.reached(offset)
         if has_moved:
@@ -187,12 +195,14 @@ class HostedPartition(PartitionReplica):
             self.notify_replicas()
 
     def follow_replicas(self) -> None:
-        """Move the high watermark, after something that it depends on has changed."""
+        """Move the high watermark to what the in-sync replicas have, and wake the requests that wait for it."""
         if self.move_with_followers():
             self.high_watermark_moved()
 
     def isr_changed(self) -> None:
-        """React to another ISR from the controller: the high watermark may move, or nothing can be committed."""
+        """Move the high watermark after the controller changed the ISR, or refuse waiting producers if it is too
+        small.
+        """
         if self.has_enough_replicas:
             self.follow_replicas()
         else:
@@ -214,7 +224,8 @@ class HostedPartition(PartitionReplica):
         return await self._commit_waiters.wait(last_offset, timeout_s)
 
     async def wait_written(self, last_offset: int, timeout_s: float) -> ErrorCode:
-        """Wait until this node has done its part for `last_offset`, and return NONE. That is what acks=1 asks for.
+        """Wait until `last_offset` is written here and, if the topic wants it, synced; return NONE. That is what acks=1
+        asks for.
 
         Otherwise return REQUEST_TIMED_OUT after `timeout_s`, or another error code.
         """

@@ -159,14 +159,14 @@ class PartitionLog(LogState):
         return StorageFailed(message)
 
     def write_checks(self) -> None:
-        """Write the checks of the segments as they are now, unsynced. Raises OSError."""
+        """Write `segments-checkpoint` for the segments as they are now, unsynced. Raises OSError."""
         self.checks_file.write(self.checks_file.prepare_write(self.checks()), sync=False)
 
     @contextmanager
     def exchanging(self, base_offsets: Iterable[int]) -> Iterator[Callable[[], None]]:
-        """Mark these segments as unsure while a cleaned segment takes their place.
+        """Mark these segments as unsure in `segments-checkpoint`, while a cleaned segment takes their place.
 
-        The caller first runs the yielded function in a worker thread. No check of these segments counts until
+        The caller first runs the yielded function in a worker thread, which writes that file. It stays so until
         `note_checks`.
         """
         self.exchanged = frozenset(base_offsets)
@@ -177,9 +177,9 @@ class PartitionLog(LogState):
             self.exchanged = frozenset()
 
     def note_checks(self) -> None:
-        """Write the checks as `write_checks` does.
+        """Write `segments-checkpoint` as `write_checks` does, and log a failure instead of raising it.
 
-        If that fails, the stored checks are older, and a start believes less.
+        Then the stored file is older, and the next start reads more of the log.
         """
         try:
             self.write_checks()
@@ -241,7 +241,7 @@ class PartitionLog(LogState):
         sync_directory(self.directory.parent)
 
     def assign_leader_epoch(self, leader_epoch: int, start_offset: int) -> None:
-        """Note that this leader epoch writes from `start_offset` on.
+        """Add a leader epoch whose records begin at `start_offset`, and write the epochs to their file.
 
         The first append makes the folder. Before that the epoch is in memory only, and the batches tell it afterwards.
         """
@@ -249,7 +249,7 @@ class PartitionLog(LogState):
             self.write_leader_epochs(sync=False)
 
     def write_leader_epochs(self, *, sync: bool) -> None:
-        """Write the leader epochs. If that fails, a start after a crash derives them from the batches."""
+        """Write the leader epochs. If that fails, the next start after a crash derives them from the batches."""
         try:
             write_atomically(
                 self.directory / LEADER_EPOCH_CHECKPOINT,
@@ -302,7 +302,9 @@ class PartitionLog(LogState):
             raise read_failed(self.directory, error) from error
 
     def checkpointed(self, recovery_point: int) -> None:
-        """Note that everything below `recovery_point` is synced. Indexes of sealed segments may then leave memory."""
+        """Set the recovery point, below which everything is synced. Indexes of sealed segments below it may leave
+        memory.
+        """
         self.recovery_point = max(self.recovery_point, recovery_point)
         self.is_derived = False
         for segment in self.segments[: self.droppable(recovery_point)]:
@@ -333,7 +335,7 @@ class PartitionLog(LogState):
         return dropped
 
     def forget_reads(self) -> None:
-        """Forget what was read of the segments, which are about to be replaced."""
+        """Drop the positions of reads in the segments, which are about to be replaced."""
         self._uncut = None
         self._places.forget()
 

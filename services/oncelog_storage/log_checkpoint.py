@@ -51,7 +51,9 @@ class Checkpoint(NamedTuple):
 
 
 def prepare(log: PartitionLog) -> Checkpoint:
-    """Take what must be written now, so that a start after a crash scans nothing before the current log end."""
+    """Return a copy of what must be written, so that the next start, even after a crash, scans nothing before the
+    current log end.
+    """
     dirty = log.segments[log.segment_index(log.recovery_point) :]
     for segment in dirty:
         # A start reads nothing before the checkpoint, so the time index must know all of it.
@@ -98,7 +100,7 @@ def _has_size(path: str, size_bytes: int) -> bool:
 
 
 def finish(log: PartitionLog, checkpoint: Checkpoint) -> None:
-    """Note that the recovery point of this checkpoint is on disk."""
+    """Update the log in memory, after the recovery point of this checkpoint was written to disk."""
     for segment, parts in checkpoint.index_parts:
         segment.written(parts)
     log.checkpointed(checkpoint.offset)

@@ -160,7 +160,7 @@ class LogDirectory:
         self._lock: int | None = None
 
     def open(self, cluster_id: str, node_id: int) -> None:
-        """Take the folder for this node.
+        """Lock the folder for this node, and read its checkpoint files.
 
         Raises OncelogError if it is in use, not writable, or another cluster's or node's.
         """
@@ -186,7 +186,8 @@ class LogDirectory:
             raise
 
     def open_for_repair(self) -> list[str]:
-        """Take the folder of a node that does not run. Return the names of the checkpoint files that are damaged.
+        """Lock the folder of a node that does not run, and read it. Return the names of the checkpoint files that are
+        damaged.
 
         Raises OSError, OncelogError.
         """
@@ -227,7 +228,7 @@ class LogDirectory:
             self._lock = None
 
     def mark_recovered(self) -> None:
-        """Note that a start has repaired what a power cut left.
+        """Write down that this start has repaired what a power cut left.
 
         From now on only another power cut excuses damage. Raises OSError.
         """
@@ -245,7 +246,7 @@ class LogDirectory:
             return ""
 
     def mark_clean(self) -> None:
-        """Note that everything is synced and checkpointed, for the next start. Raises OSError."""
+        """Write the mark of a clean shutdown: everything is synced and checkpointed. Raises OSError."""
         write_atomically(self.path / CLEAN_SHUTDOWN, b'{"version":0}\n', sync=True)
 
     def _take_lock(self) -> None:
@@ -306,7 +307,9 @@ class LogDirectory:
         return {*self.recovery_points, *self.log_start_offsets, *self.topic_ids}
 
     def hosted_without_folder(self) -> list[Partition]:
-        """Return the partitions whose folders somebody else removed."""
+        """Return the partitions that were stored here and whose folder is gone, although this node did not remove
+        it.
+        """
         return sorted(each for each in self._hosted() if not self.partition_path(each).is_dir())
 
     def stored_topic_id(self, partition: Partition) -> str | None:
@@ -317,11 +320,10 @@ class LogDirectory:
         return _topic_id_in(path)
 
     def forget(self, partition: Partition) -> list[tuple[Path, bytes]]:
-        """Forget all numbers of a partition.
+        """Remove a partition from all checkpoints in memory.
 
-        Return the checkpoint files that must be written before its folder is removed.
-
-        Otherwise a topic created again under this name could inherit the old offsets after a crash.
+        Return the checkpoint files that must be written before its folder is removed. Otherwise a topic created again
+        under this name could inherit the old offsets after a crash.
         """
         known = [one for one in self._checkpoints if one.pop(partition, None) is not None]
         return [one.encoded() for one in known]

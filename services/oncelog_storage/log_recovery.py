@@ -124,7 +124,7 @@ def recover(
 
 
 def _usable_checks(log: PartitionLog, recovery_point: int | None) -> LogChecks | None:
-    """Return the checks of the segments if they are readable and not old. Raises StorageFailed, OSError."""
+    """Return the content of `segments-checkpoint`, if it is readable and not old. Raises StorageFailed, OSError."""
     checks = read_checks(log.directory)
     if checks is None:
         return None
@@ -143,7 +143,9 @@ def _usable_checks(log: PartitionLog, recovery_point: int | None) -> LogChecks |
 def _known_aborted(
     directory: Path, checks: LogChecks | None, *, keeps_checks: bool
 ) -> Callable[[int], AbortedCheck]:
-    """Return a function that gives the known check of an aborted index by the segment's base offset."""
+    """Return a function that gives, by a segment's base offset, the check (entry count and CRC) that its aborted index
+    must pass.
+    """
     if checks is not None:
         return checks.aborted_of
     old = None if keeps_checks else read_old_checks(directory)
@@ -151,7 +153,7 @@ def _known_aborted(
 
 
 def _require_start(log: PartitionLog, log_start_offset: int) -> None:
-    """Check that no records are missing at the log's start. Raises StorageFailed."""
+    """Raise StorageFailed if records are missing at the log's start, because segment files are gone."""
     if not log.segments:
         return
     first_offset = log.segments[0].base_offset
@@ -166,9 +168,9 @@ def _require_start(log: PartitionLog, log_start_offset: int) -> None:
 def _require_segments(
     log: PartitionLog, checks: LogChecks | None, lost_from: int, *, may_have_gaps: bool
 ) -> None:
-    """Check that the segments in the checks are there, and begin as they were written.
+    """Raise StorageFailed if a segment in `segments-checkpoint` is missing, or begins otherwise than it was written.
 
-    Raises StorageFailed, OSError.
+    Raises OSError.
     """
     found = [
         FoundSegment(segment.base_offset, segment.size_bytes, segment.read_head())
@@ -203,7 +205,7 @@ def _way_out(log: PartitionLog) -> str:
 def _find_segments(log: PartitionLog, *, misses_segments: bool) -> list[Segment]:
     """Return the segments in order, after removing leftovers of interrupted deletions and writes.
 
-    Raises StorageFailed if an index has no segment, and `misses_segments` says that this counts.
+    Raises StorageFailed for an index without its segment if `misses_segments`: the segment file was removed.
     """
     found = found_files(os.listdir(log.directory))
     for name in found.leftovers:
@@ -322,7 +324,9 @@ class _Recovery:
             )
 
     def _load_snapshot(self) -> int:
-        """Restore producer state. Return the offset from which the log must be replayed."""
+        """Restore producer state from the best readable snapshot. Return the offset from which the log must be
+        replayed.
+        """
         log = self._log
         found = usable_snapshots(log, snapshot_offsets(log.directory), self._first_base)
         for offset in found.dropped:

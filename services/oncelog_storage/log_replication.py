@@ -46,7 +46,7 @@ _DERIVED_FILES = (CHECKS_FILE, OLD_CHECKS_FILE, LEADER_EPOCH_CHECKPOINT, GAPS_FI
 
 
 class UnusableCopy(StorageFailed):
-    """The batches that the leader sent cannot stand at this log's end. None of them was written."""
+    """The batches that the leader sent do not fit behind this log's end, or are broken. None of them was written."""
 
 
 def append_copied(log: PartitionLog, records: bytes, now: int) -> None:

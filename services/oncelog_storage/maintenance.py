@@ -1,7 +1,8 @@
-"""The tasks of a storage node: checkpoints, syncs, retention, expiry of silent producers, removal of folders.
+"""The background tasks of a storage node: checkpoints, syncs, retention, expiry of silent producers, removal of
+folders.
 
-Each is one owned task. Disk work that may be slow runs in one worker thread, a piece at a time; the event loop takes
-the content before the write, and notes the result after it.
+Disk work that may be slow runs in one worker thread, a piece at a time. The event loop copies the content before the
+write, and updates the state in memory after it.
 """
 
 import asyncio
@@ -118,7 +119,7 @@ class Maintenance:
         self._end_threads()
 
     async def kill(self) -> None:
-        """End the tasks without a checkpoint."""
+        """End the tasks and threads without a checkpoint, as a crash would."""
         await self._end_tasks()
         self._end_threads()
 
@@ -321,7 +322,8 @@ class Maintenance:
     async def _drop_segments(self, leader: HostedPartition, start: int, now: int) -> None:
         """Drop the segments before `start` that no start of the node needs. Raises OSError.
 
-        First the checks say that they may be missing, for the log start may get lost too.
+        Before that, `segments-checkpoint` is written and says that they may be missing, for the log start may get lost
+        too.
         """
         log, before = leader.log, self._removable_below(leader, start)
         if not log.droppable(before):
@@ -377,7 +379,9 @@ class Maintenance:
     # New partitions.
 
     async def _note_loop(self) -> None:
-        """Write down which partitions have a folder, soon after they are made."""
+        """Write down which partitions have a folder (`topic-id-checkpoint` and log starts), soon after they are
+        made.
+        """
         starts = self._log_directory.log_start_offsets
         while True:
             await self._wants.note_wanted.wait()

@@ -40,7 +40,7 @@ class MarkerHandler:
     """The handler of WriteTxnMarkers requests.
 
     While the verification of writes is off, a leader does not know when a transaction began. Then it does not call
-    `starts`, and cannot tell late markers of TV1 from others.
+    `starts`, and cannot tell a late marker, of an earlier TV1 transaction, from others.
     """
 
     def __init__(
@@ -181,8 +181,8 @@ def write_markers(
 ) -> list[ErrorCode]:
     """Append these markers together. Return one code for each.
 
-    REQUEST_TIMED_OUT: nobody could say if the marker is late, and the sender sends it again. Raises
-    KafkaError(KAFKA_STORAGE_ERROR) if none could be written.
+    REQUEST_TIMED_OUT: nobody could say if the marker is of an earlier transaction (late), and the sender sends it
+    again. Raises KafkaError(KAFKA_STORAGE_ERROR) if none could be written.
     """
     codes: list[ErrorCode] = []
     for batch in marker_batches(hosted, requests, now):

@@ -1,4 +1,6 @@
-"""Offsets by meaning: the shell of `core.offset_queries`, which reads segments, and the wait of a new leader."""
+"""Answers ListOffsets from a partition's segment files (`core.offset_queries` decides), and lets a new leader wait
+first.
+"""
 
 from typing import Final
 
@@ -18,7 +20,11 @@ _INHERIT_TIMEOUT_S: Final = 1.0
 
 
 def list_offset(leader: HostedPartition, timestamp: int, *, is_committed_only: bool) -> Listed:
-    """Run `core.offset_queries.list_offset` on the partition's log. Raises KafkaError."""
+    """Return (timestamp, offset, leader epoch) for ListOffsets, by `core.offset_queries.list_offset` on the partition's
+    log.
+
+    Raises KafkaError.
+    """
     walk = offset_queries.list_offset(leader, timestamp, is_committed_only=is_committed_only)
     log = leader.log
 

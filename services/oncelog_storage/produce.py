@@ -84,10 +84,10 @@ class ProduceHandler:
     def produce_at_once(
         self, request: plain.ProduceRequest
     ) -> direct_answers.PartitionsProduced | None:
-        """Return the answers if all batches are written and committed in this step; else None.
+        """Return the answers if all batches are written and committed in this call, without a wait; else None.
 
-        Then the caller must call `produce`. It waits, or says what is wrong, and recognises a batch that was written
-        here by its sequence.
+        After None the caller must call `produce`. That waits, or says what is wrong, and recognises a batch that was
+        written here by its sequence.
         """
         began, now = time.monotonic(), self._clock.now()
         answers = direct_answers.PartitionsProduced()
@@ -187,7 +187,8 @@ class ProduceHandler:
         return response
 
     def _first_batches(self, items: list[_Batch]) -> list[tuple[_Batch, OpenTransaction]]:
-        """Return the batches that are first of a traced transaction in their partition and may name spans.
+        """Return the batches that are the first of a traced transaction in their partition, if their records may name
+        spans.
 
         The running span gets the details of all batches that were appended.
         """
@@ -312,7 +313,7 @@ class ProduceHandler:
                 item.written(appended)
 
     async def _wait_committed(self, work: _Request) -> None:
-        """Wait for the batches of a request. All of them have the request's timeout together."""
+        """Wait until the batches of a request are as safe as its acks want. All have the request's timeout together."""
         deadline = time.monotonic() + work.timeout_s
         for item in work.batches:
             left_s = max(deadline - time.monotonic(), 0.0)

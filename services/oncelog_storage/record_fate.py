@@ -1,4 +1,4 @@
-"""The fate of the record at one offset: the shell of `core.record_fate` reads the log, and fills the response."""
+"""DescribeRecord: what became of the record at one offset. This module reads the log for `core.record_fate`."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -15,7 +15,10 @@ from oncelog_storage.hosted_partition import HostedPartition
 def describe_record(
     leader: HostedPartition, offset: int, answer: pb.DescribeRecordResponse
 ) -> None:
-    """Fill the response with facts of one instant: nothing is awaited. Raises KafkaError if the log cannot be read."""
+    """Fill the response with what became of the record at `offset`, and with the log's offsets at this instant.
+
+    Nothing is awaited. Raises KafkaError if the log cannot be read.
+    """
     log = leader.log
     answer.log_start_offset = log.log_start_offset
     answer.log_end_offset = log.log_end_offset
@@ -33,7 +36,7 @@ def describe_record(
 
 
 def _fate_of(leader: HostedPartition, offset: int) -> RecordFate:
-    """Return the fate of the record at `offset`. Raises StorageFailed."""
+    """Return what became of the record at `offset`, such as committed or compacted. Raises StorageFailed."""
     log = leader.log
 
     def answer(wanted: ReadBatchAt | AbortedAt) -> bytes | Sequence[AbortedTransactionEntry]:

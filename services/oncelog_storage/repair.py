@@ -35,7 +35,9 @@ _OPEN_FILES: Final = 16
 
 
 class Repair:
-    """The folder of a node that does not run, held until `close`. Raises OncelogError."""
+    """The data folder of a node that does not run, locked until `close`, to be examined and repaired. Raises
+    OncelogError.
+    """
 
     def __init__(self, path: Path) -> None:
         inner = path / "logs"

@@ -142,7 +142,7 @@ class ReplicaManager:
                 write_checkpoints(directory.forget(partition))
 
     def _look_for_strays(self, image: MetadataImage) -> None:
-        """Take partitions offline whose folders were set aside by a start that did not know their topics.
+        """Take partitions offline whose folders were set aside when an earlier start did not know their topics.
 
         Raises OSError.
         """
@@ -155,7 +155,9 @@ class ReplicaManager:
                 self._add_lost(partition, image)
 
     def _add_lost(self, partition: Partition, image: MetadataImage) -> HostedPartition:
-        """Host a partition offline whose folder is gone: an empty log in its place would be a lie. Raises OSError."""
+        """Add a partition whose folder is gone as offline: an empty log in its place would hide the loss. Raises
+        OSError.
+        """
         log = self._new_log(partition, image.topics[partition.topic].topic_id, image)
         directory = self._log_directory
         end = directory.recovery_points.get(partition, 0)
@@ -221,11 +223,14 @@ class ReplicaManager:
                 leader.take_offline(failed)
 
     def holds(self, leader: HostedPartition) -> bool:
-        """True if this partition was not dropped meanwhile."""
+        """True if this node still hosts this partition, which may have been dropped while the caller waited."""
         return self._partitions.get((leader.partition.topic, leader.partition.partition)) is leader
 
     def get(self, topic: str, partition: int) -> HostedPartition:
-        """Return the partition, which this node leads. Raises KafkaError: 3 unknown, 6 led elsewhere, 56 offline."""
+        """Return the partition, which this node leads.
+
+        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, or KAFKA_STORAGE_ERROR if it is offline.
+        """
         leader = self._partitions.get((topic, partition))
         if leader is None:
             leader = self._make(Partition(topic, partition))
@@ -234,7 +239,7 @@ class ReplicaManager:
         return leader
 
     def ensure(self, partition: Partition) -> HostedPartition:
-        """Return the partition, led here or followed. Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION or 6)."""
+        """Return the partition, led here or followed. Raises KafkaError if it is unknown, or of other nodes."""
         held = self._partitions.get((partition.topic, partition.partition))
         return held if held is not None else self._make(partition)
 
@@ -262,11 +267,11 @@ class ReplicaManager:
         await self._wants.in_worker(lambda: write_checkpoints(writes, sync=sync))
 
     async def lower_recovery_point(self, leader: HostedPartition, offset: int) -> None:
-        """Lower the stored numbers of a partition before its records at `offset` and behind are dropped.
+        """Lower a partition's stored recovery point, high watermark and cleaned offset, before its records from
+        `offset` on go.
 
-        Raises OSError.
-
-        Afterwards no start expects these records, and the records in their place do not count as cleaned.
+        Raises OSError. Afterwards no start expects these records, and the records in their place do not count as
+        cleaned.
         """
         if not self.holds(leader):
             return
@@ -339,7 +344,9 @@ class ReplicaManager:
         return log
 
     def _note(self, log: PartitionLog) -> None:
-        """Write down that the partition has a folder. From now on a start notices if the folder is missing."""
+        """Write down that the partition has a folder. From now on the node notices at its start if the folder is
+        missing.
+        """
         directory, partition = self._log_directory, log.partition
         directory.topic_ids[partition] = topic_number(log.topic_id)
         if partition not in directory.log_start_offsets:
@@ -364,7 +371,7 @@ class ReplicaManager:
     # Following the metadata.
 
     def image_changed(self, old: MetadataImage, new: MetadataImage) -> None:
-        """Take leadership, configs, deletions and coordinator epochs from the new image."""
+        """Apply a new metadata image to each hosted partition: its leadership, its config, or its deletion."""
         has_other_configs = new.configs is not old.configs
         for leader in self:
             name = leader.partition.topic
@@ -406,13 +413,14 @@ class ReplicaManager:
             self._wants.retirement(partition)
 
     def retired(self, partition: Partition) -> None:
-        """Note that the folder of a deleted partition is out of the way."""
+        """Allow a partition of this name to be made again, because the folder of the deleted one is renamed."""
         self._retiring.discard(partition)
 
     # Coordinator epochs.
 
     def admit_coordinator(self, leader: HostedPartition, coordinator_epoch: int) -> None:
-        """Make this coordinator epoch the one that fences older ones, durably, before anything is appended under it.
+        """Fence coordinators that are older than this epoch, and store that, before this one appends anything to its
+        shard.
 
         Raises KafkaError: TRANSACTION_COORDINATOR_FENCED when the image or the folder knows a newer one,
         KAFKA_STORAGE_ERROR when the folder takes no write.

@@ -25,7 +25,7 @@ from oncelog_storage.settings import StorageSettings
 
 
 class _Session(ReplicaSession):
-    """A session whose follower may be waiting at this node."""
+    """A follower's fetch session at this node, whose request may be waiting here for news."""
 
     __slots__ = ("late_timer", "waiting")
 
@@ -155,9 +155,9 @@ class ReplicaSessions:
     def _answer(
         self, session: _Session, left_bytes: int, *, may_wait: bool = False
     ) -> tuple[pb.ReplicaFetchResponse, list[NotInMemory]]:
-        """Return an answer, and the reads that would have to wait for the disk.
+        """Return an answer for the follower, and the reads that would have to wait for the disk.
 
-        The partitions of those reads stay dirty.
+        The partitions of those reads are in a later answer.
         """
         response, misses = pb.ReplicaFetchResponse(), list[NotInMemory]()
         now = asyncio.get_running_loop().time()
@@ -180,7 +180,7 @@ class ReplicaSessions:
 
 
 def _read(wanted: ReadRecords[HostedPartition]) -> bytes:
-    """Return the records that a walk wants. Raises KafkaError, NotInMemory."""
+    """Return the records that `LeaderSessions.answer` asks for. Raises KafkaError, NotInMemory."""
     log = wanted.hosted.log
     try:
         return log.read(wanted.offset, log.log_end_offset, wanted.bytes_max).records

@@ -147,7 +147,10 @@ class Replication:
     # Roles.
 
     def image_changed(self, old: MetadataImage, new: MetadataImage) -> None:
-        """Make the replicas that the new image gives to this node. `_follow_image` gets changes of the others."""
+        """Begin to host the partitions that the new metadata make this node follow.
+
+        `_follow_image` gets changes of partitions that are hosted already.
+        """
         for partition in missing_replicas(old.topics, new.topics, self._node_id):
             try:
                 self._replica_manager.ensure(partition)
@@ -217,7 +220,9 @@ class Replication:
             self.look()
 
     def look(self) -> None:
-        """Propose the ISRs that should change; make missing replicas, and remove strays that are due."""
+        """Propose the ISRs that should change, host what is still missing, and remove replicas assigned elsewhere long
+        ago.
+        """
         now = asyncio.get_running_loop().time()
         lag_max_s = self._settings.replica_lag_time_max_ms / 1000
         for hosted in self._replica_manager:
@@ -279,13 +284,13 @@ class Replication:
     # Scrubbing.
 
     async def _scrub_loop(self) -> None:
-        """Scrub all sealed segments, round after round, at a fixed pace."""
+        """Check all sealed segments for damage (scrub them), round after round, at a fixed pace."""
         while True:
             await asyncio.sleep(_SCRUB_PAUSE_S)
             await self.scrub_all(self._settings.scrub_bytes_per_s)
 
     async def scrub_all(self, bytes_per_s: int) -> None:
-        """Scrub all sealed segments once. Damage takes its partition offline."""
+        """Check all sealed segments for damage, once. A damaged partition is taken offline."""
         for place in places((hosted, hosted.log.segments) for hosted in self._replica_manager):
             await self._scrub(place, bytes_per_s)
 

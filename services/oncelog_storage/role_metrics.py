@@ -8,7 +8,7 @@ from oncelog_storage.wiring import StorageRole
 
 
 def storage_metrics(role: StorageRole) -> Iterator[RoleMetric]:
-    """Yield the metrics. The process reads them on its loop.
+    """Yield the metrics of a storage process, which reads them on its event loop.
 
     A follower has one lag, its largest: partitions may be many thousands.
     """

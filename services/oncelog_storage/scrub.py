@@ -1,4 +1,4 @@
-"""The reads of scrubbing (`core.scrubbing`)."""
+"""The reads of files for scrubbing, which checks sealed segments for damage (`core.scrubbing`)."""
 
 import os
 
@@ -8,7 +8,10 @@ from oncelog_storage.files import opened
 
 
 def looked(path: str, walk: Walk[ResultT]) -> ResultT:
-    """Run a walk on the bytes of a file, and return its result. A worker thread calls this. Raises OSError."""
+    """Run a walk, a generator that asks for bytes, on a file, and return its result.
+
+    A worker thread calls this. Raises OSError.
+    """
     with opened(path) as descriptor:
         return run_walk(
             walk, lambda wanted: os.pread(descriptor, wanted.size_bytes, wanted.position)

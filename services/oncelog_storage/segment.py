@@ -283,7 +283,11 @@ class Segment(SegmentState):
     def read(
         self, position: int, expected_offset: int, upper_offset: int, bytes_max: int
     ) -> tuple[bytes, int]:
-        """Read batches by `core.batch_walk.whole_batches`. Raises CorruptSegment for a batch that fails its CRC."""
+        """Return (batches from `position` up to `upper_offset`, offset behind them or -1), by
+        `core.batch_walk.whole_batches`.
+
+        Raises CorruptSegment for a batch that fails its CRC.
+        """
         if position >= self.size_bytes:
             return b"", -1
         return self._walked(
@@ -291,7 +295,9 @@ class Segment(SegmentState):
         )
 
     def _walked(self, walk: Walk[ResultT]) -> ResultT:
-        """Run a walk on the segment's bytes, and return its result. Raises CorruptSegment."""
+        """Run a walk, a generator that asks for bytes, on the segment's file, and return its result. Raises
+        CorruptSegment.
+        """
         try:
             return run_walk(walk, lambda wanted: self._pread(wanted.size_bytes, wanted.position))
         except BrokenBatch as error:
@@ -316,8 +322,10 @@ class Segment(SegmentState):
             raise self.corrupt(error.position, error.reason) from None
 
     def find_timestamp(self, timestamp: int, offset_min: int) -> tuple[int, int, int] | None:
-        """Return (timestamp, offset, leader epoch) of the first record from `offset_min` on that is not older; None for
-        none.
+        """Return (timestamp, offset, leader epoch) of the first record from `offset_min` on that is not older than
+        `timestamp`.
+
+        None: there is no such record.
         """
         before = self._loaded().time.lookup(timestamp)
         if before is not None and not self._is_true(*before):

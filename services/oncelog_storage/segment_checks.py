@@ -1,4 +1,4 @@
-"""The file `segments-checkpoint` of one partition (`core.segment_checks`).
+"""The file `segments-checkpoint` of a partition, which shows a starting node lost segments (`core.segment_checks`).
 
 The event loop writes it when a segment begins, unsynced: after a kill it is there. A worker thread writes it with each
 checkpoint, synced. Each content gets a number when it is taken, on the event loop, and never replaces a newer one.
@@ -17,7 +17,7 @@ from oncelog_storage.files import sync_directory, write_atomically, write_file
 
 
 class TakenChecks(NamedTuple):
-    """The checks to write, as they were on the event loop, with a number that rises."""
+    """The content of `segments-checkpoint` to be written, as it was on the event loop, with a number that rises."""
 
     number: int
     checks: LogChecks
@@ -32,7 +32,7 @@ class ChecksFile:
         self._written = 0
 
     def prepare_write(self, checks: LogChecks) -> TakenChecks:
-        """Take the checks for a write, and number them. Only the event loop calls this."""
+        """Return the checks with the next number, for `write`. Only the event loop calls this."""
         self._taken += 1
         return TakenChecks(self._taken, checks)
 
@@ -40,7 +40,9 @@ class ChecksFile:
         return taken.number == self._taken
 
     def write(self, taken: TakenChecks, *, sync: bool) -> None:
-        """Write the checks, unless newer ones are written already. Any thread may call this. Raises OSError."""
+        """Write `segments-checkpoint`, unless newer content is written already. Any thread may call this. Raises
+        OSError.
+        """
         # Two threads may write at one time.
         temporary = f"{self._path}.{taken.number}{TEMPORARY_SUFFIX}"
         try:
@@ -57,7 +59,7 @@ class ChecksFile:
 
 
 def read_checks(directory: Path) -> LogChecks | None:
-    """Return the stored checks; None: the file is missing or damaged. Raises OSError."""
+    """Return the content of `segments-checkpoint`; None: the file is missing or damaged. Raises OSError."""
     try:
         return decode_checks((directory / CHECKS_FILE).read_bytes())
     except (FileNotFoundError, ValueError):
@@ -76,9 +78,9 @@ def read_old_checks(directory: Path) -> dict[int, AbortedCheck] | None:
 
 
 def forget_checks(directory: Path, base_offsets: Iterable[int]) -> None:
-    """Mark these segments as unsure, because they are about to be cut, replaced or removed.
+    """Mark these segments as unsure in `segments-checkpoint`, because they are about to be cut, replaced or removed.
 
-    No other thread may write the checks meanwhile. Raises OSError.
+    No other thread may write that file meanwhile. Raises OSError.
     """
     checks = read_checks(directory)
     if checks is None:
@@ -89,11 +91,11 @@ def forget_checks(directory: Path, base_offsets: Iterable[int]) -> None:
 
 
 def remove_checks(directory: Path) -> None:
-    """Remove the checks. The next start takes all segments as they are. Raises OSError."""
+    """Remove `segments-checkpoint`, so that the next start takes all segments as they are. Raises OSError."""
     (directory / CHECKS_FILE).unlink(missing_ok=True)
     remove_old_checks(directory)
 
 
 def remove_old_checks(directory: Path) -> None:
-    """Remove the checks of an older version, which the new file replaces. Raises OSError."""
+    """Remove the aborted-index checks of an older version, which `segments-checkpoint` replaces. Raises OSError."""
     (directory / OLD_CHECKS_FILE).unlink(missing_ok=True)

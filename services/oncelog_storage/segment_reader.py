@@ -1,9 +1,9 @@
 """The reads of requests on the event loop, none of which waits there for the disk.
 
-A decision and its reads are one synchronous step, on what the system holds in memory. Where that is not enough the step
-ends with `NotInMemory` and has changed nothing. A thread has the system read the missing part, and the step is done
-again from its beginning, on the log as it is then. So a step begins with a check of the leadership: the topic may be
-gone.
+A decision and its reads are one synchronous step, on what the operating system holds in memory. Where that is not
+enough the step ends with `NotInMemory` and has changed nothing. A thread has the system read the missing part, and the
+step is done again from its beginning, on the log as it is then. So a step begins with a check of the leadership: the
+topic may be gone.
 """
 
 import asyncio
@@ -39,12 +39,14 @@ class SegmentReader:
         self._threads.shutdown(wait=False)
 
     def at_once(self, step: Callable[[], ResultT]) -> ResultT:
-        """Run a step that must not wait for the disk. Raises NotInMemory."""
+        """Run a step (a synchronous function that reads segments) without a wait for the disk. Raises NotInMemory."""
         with self._files.memory_only():
             return step()
 
     async def read(self, step: Callable[[], ResultT]) -> ResultT:
-        """Run a step, again and again until its bytes are in memory, and return its result."""
+        """Run a step (a synchronous function that reads segments) until its bytes are in memory, and return its
+        result.
+        """
         for _ in range(MISSES_MAX):
             try:
                 return self.at_once(step)

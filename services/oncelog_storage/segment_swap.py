@@ -52,15 +52,15 @@ def _no_step(_name: str) -> None:
 
 
 def discard(directory: Path, base_offset: int) -> None:
-    """Remove the files that step 1 wrote. Raises OSError."""
+    """Remove the `.cleaned` files of a cleaned segment that is not used (step 1 of the module). Raises OSError."""
     for suffix in SUFFIXES:
         _path(directory, base_offset, suffix + CLEANED_SUFFIX).unlink(missing_ok=True)
 
 
 def commit(replacement: Replacement, forget: Callable[[], None], step: Step = _no_step) -> None:
-    """Do step 2, which is `forget`, and step 3. From then on a start finishes the replacement.
+    """Mark the old segments as unsure with `forget`, and rename the new files to `.swap` (steps 2 and 3 of the module).
 
-    A worker thread calls this. Raises OSError.
+    If the node crashes after that, its next start finishes the replacement. A worker thread calls this. Raises OSError.
     """
     directory = replacement.directory
     forget()
@@ -75,7 +75,11 @@ def commit(replacement: Replacement, forget: Callable[[], None], step: Step = _n
 
 
 def finish(replacement: Replacement, step: Step = _no_step) -> list[str]:
-    """Do steps 4 and 5. Return the old files, renamed, to be removed later. Raises OSError."""
+    """Give the new files the names of the old ones (steps 4 and 5 of the module). Return the old files, renamed, to be
+    removed later.
+
+    Raises OSError.
+    """
     directory, deleted = replacement.directory, []
     own = _path(directory, replacement.base_offset, LOG_SUFFIX)
     old = [own] if os.path.exists(f"{own}{SWAP_SUFFIX}") else []
@@ -101,7 +105,9 @@ def finish(replacement: Replacement, step: Step = _no_step) -> list[str]:
 
 
 def undo(replacement: Replacement) -> None:
-    """Undo `commit`, because the old segments are no longer what they were. Raises OSError."""
+    """Remove the `.swap` files that `commit` made, because the old segments are no longer what they were. Raises
+    OSError.
+    """
     for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
         path = _path(replacement.directory, replacement.base_offset, suffix + SWAP_SUFFIX)
         path.unlink(missing_ok=True)

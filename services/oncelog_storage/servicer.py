@@ -93,7 +93,7 @@ class StorageServicer:
     def append_at_once(self, request: plain.AppendRequest, context: object) -> bool:
         """Append a batch for a coordinator of this process. True if the batch is committed where it is expected.
 
-        False: nothing was written. Then `Append` says why, or writes and waits.
+        False: nothing was written. The caller then calls `Append`, which says why, or writes and waits.
         """
         try:
             leader = self._replica_manager.get(*request.partition)
@@ -171,7 +171,8 @@ class StorageServicer:
     def _list_offset(
         self, part: pb.ListOffsetsPartition, *, is_committed_only: bool
     ) -> tuple[int, int, int]:
-        """Find an offset in one step, which checks the leadership first: the topic may be gone since the last try.
+        """Find an offset for ListOffsets in one step, which checks the leadership first: the topic may be gone since
+        the last try.
 
         Raises KafkaError.
         """
@@ -258,9 +259,9 @@ class StorageServicer:
 
 
 def _coordinator_batch(records: bytes, leader: HostedPartition) -> BatchHeader:
-    """Return the header of a coordinator's batch.
+    """Return the header of the one whole batch that a coordinator appends. The records in it are not checked.
 
-    The batch is whole, and its records are trusted. Raises KafkaError.
+    Raises KafkaError for other bytes, and for a batch that a coordinator may not append here.
     """
     header = read_single_batch(records, leader.log.config.max_message_bytes)
     if header.size_bytes != len(records):

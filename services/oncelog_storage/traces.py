@@ -67,7 +67,7 @@ class OpenTraces:
     def belongs(
         self, running: spans.Span, producer_id: int, producer_epoch: int
     ) -> OpenTransaction | None:
-        """Join a span with a producer's transaction: one learns the trace that the other knows.
+        """Join a span with the open transaction of a producer: one learns the trace that the other knows.
 
         Returns the transaction, or None if neither knows a trace.
         """
@@ -86,7 +86,7 @@ class OpenTraces:
         return known
 
     def ended(self, marker: TxnMarker) -> None:
-        """Note that this marker ended a transaction. A marker without a trace means that the trace is not kept."""
+        """Drop the transaction that this marker ended. A marker without a trace means that the trace is not kept."""
         recorder = spans.recorder
         if recorder is None:
             return
@@ -101,7 +101,7 @@ class OpenTraces:
 def appended(
     producer_id: int, producer_epoch: int, partition: Partition, base_offset: int
 ) -> spans.Attributes:
-    """Return a span's attributes for a batch in the log."""
+    """Return the attributes that a span gets for a batch that was appended."""
     return {
         "oncelog.producer_id": producer_id,
         "oncelog.producer_epoch": producer_epoch,

@@ -30,7 +30,9 @@ from oncelog_storage.settings import StorageSettings
 
 
 class VerifiesAtOnce(Protocol):
-    """A coordinator in this process, which `takes_plain` has recognised."""
+    """A coordinator in this process that verifies in a plain call, without a wait. `takes_plain` says whether a stub is
+    one.
+    """
 
     def VerifyAtOnce(self, request: plain.VerifyRequest) -> int | None: ...  # noqa: N802
 
@@ -57,7 +59,7 @@ class Verifier:
     def verified_at_once(self, request: plain.VerifyRequest) -> int | None:
         """Return when the transaction began, in ms, if a coordinator of this process has these partitions in it.
 
-        None: the caller must call `ask`, which waits, or says why the transaction does not have them.
+        None: the caller must call `verify`, which waits, or says why the transaction does not have them.
         """
         name = request.transactional_id
         before = self._turns.get(name)
@@ -77,7 +79,8 @@ class Verifier:
         partitions: Sequence[Partition],
         timeout_ms: int,
     ) -> Codes:
-        """Return one code for the producer for each partition, and when the verified transaction began.
+        """Ask the coordinator until it answers. Return the producer's code for each partition, and when the transaction
+        began.
 
         The start is in ms, and 0 if nothing tells it.
         """

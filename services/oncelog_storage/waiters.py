@@ -1,4 +1,6 @@
-"""The requests that wait until an offset is reached: for its commit, or for this node's own disk."""
+"""The requests of one partition that wait for an offset: for its commit, or until this node has written and synced
+it.
+"""
 
 import asyncio
 

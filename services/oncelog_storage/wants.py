@@ -1,6 +1,6 @@
-"""The wants of a storage node's replicas: syncs, checkpoints, notes, removals, and the one worker thread.
+"""What partitions ask of the node's background tasks: syncs, checkpoints, notes of new folders, removals of old ones.
 
-`ReplicaManager` and its partitions ask here; the tasks of `Maintenance` do it.
+`ReplicaManager` and its partitions ask here; the tasks of `Maintenance` do it. The one worker thread is here too.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class Wants:
         self.retirement_wanted.set()
 
     async def in_worker(self, work: Callable[[], ResultT]) -> ResultT:
-        """Return what the work returns, or raise what it raises. The worker thread does one piece at a time."""
+        """Run `work` in the one worker thread, which does one piece at a time. Return or raise what it does."""
         return await asyncio.get_running_loop().run_in_executor(self._worker, work)
 
     def close(self) -> None:

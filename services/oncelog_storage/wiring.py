@@ -1,4 +1,4 @@
-"""The wiring of a storage node: the only place where its parts meet."""
+"""The wiring of a storage node: the only place where its parts are built and connected."""
 
 import asyncio
 import logging
@@ -38,7 +38,10 @@ _log = logging.getLogger(__name__)
 
 
 class StorageRole:
-    """A storage node. `servicer` answers the Storage service once `start` has returned."""
+    """A storage node as its process starts and stops it (a `Role`).
+
+    `servicer` answers the Storage service once `start` has returned.
+    """
 
     def __init__(
         self,
@@ -109,7 +112,7 @@ class StorageRole:
         )
 
     async def start(self) -> None:
-        """Take the folder, recover its partitions, and serve. Raises OncelogError with a one-line reason."""
+        """Lock the data folder, recover its partitions, and serve. Raises OncelogError with a one-line reason."""
         image = self._metadata.image
         self._log_directory.open(image.cluster_id, self._node_id)
         try:

@@ -1,9 +1,10 @@
 """The queues of the marker sender, without its calls: which marker waits for which node, and what an answer means for
 it.
 
-A delivery is the markers of one decision. It is split by partition: an entry is everything one delivery has for one
-partition, in order, and travels as a whole, because the leader appends it in one write. An entry is always in exactly
-one place: the queue of its leader's node, the holding queue while it has no leader, or the request in flight to a node.
+A delivery is one DeliverMarkers request: the transaction markers that one decision of a coordinator asks for. It is
+split by partition: an entry is everything one delivery has for one partition, in order. An entry travels as a whole,
+because the leader appends it in one write. It is always in exactly one place: the queue of its leader's node, the
+holding queue while it has no leader, or the request in flight to a node.
 There is one request in flight per node, and it carries what that node's queue holds.
 
 ```
@@ -58,8 +59,9 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The bounds of the queues. `retry_*` bound the backoff of an entry and of an unreachable node; it doubles, and
-    half of it is jitter."""
+    """The bounds of the marker queues and of one request. `retry_*` bound the backoff of an entry (the markers for one
+    partition) and of an unreachable node; it doubles, and half of it is jitter.
+    """
 
     queued_markers_max: int = 100_000
     request_markers_max: int = 10_000
@@ -77,7 +79,10 @@ class Limits:
 
 @dataclass(slots=True)
 class Entry:
-    """All markers of one delivery for one partition. `markers` are their positions in the delivery, ascending."""
+    """All markers that one delivery (one DeliverMarkers request) has for one partition; they go to its leader together.
+
+    `markers` are their positions in the delivery, ascending.
+    """
 
     delivery_id: int
     partition: Partition
@@ -89,14 +94,19 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class NodeRequest:
-    """The entries that go to a node in one WriteTxnMarkers; entries of one delivery stand together."""
+    """One WriteTxnMarkers request: the markers that go to one node, by partition. Entries of one delivery (one
+    DeliverMarkers request) stand together.
+    """
 
     node_id: NodeId
     entries: tuple[Entry, ...]
 
 
 class Refused(NamedTuple):
-    """A marker that a leader fenced. `marker` is its position in the delivery."""
+    """A marker that a leader refused as fenced, because a newer epoch is known there.
+
+    `marker` is its position in the delivery, which is one DeliverMarkers request.
+    """
 
     marker: int
     partition: Partition
@@ -105,7 +115,10 @@ class Refused(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The end of a delivery, returned exactly once for each."""
+    """The result of a delivery (one DeliverMarkers request), returned exactly once for each.
+
+    `dropped` are the partitions that need no marker, because they were deleted or cannot hold one.
+    """
 
     delivery_id: int
     outcome: Outcome
@@ -115,7 +128,10 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The effects of an answer. `bugs` are codes that no leader should give; their entries are retried."""
+    """What a node's answer changed: the deliveries that it ended, and `bugs`.
+
+    `bugs` are messages about codes that no leader should give; their markers are sent again.
+    """
 
     ended: tuple[Ended, ...] = ()
     bugs: tuple[str, ...] = ()
@@ -123,7 +139,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class QueueDepth:
-    """The depth of one node's queue. `depth` counts markers, those in flight too."""
+    """The number of markers that wait for one node, those in flight too, and the age of the oldest in ms."""
 
     node_id: NodeId
     depth: int
@@ -144,7 +160,11 @@ _EntryKey = tuple[int, Partition]
 
 
 class MarkerQueues:
-    """The markers that wait, in a queue for each node. Times are milliseconds of one monotonic clock."""
+    """The transaction markers that are not written yet, in a queue for each node that leads their partitions.
+
+    The marker sender asks it for the next request to a node, and tells it each answer. Times are milliseconds of one
+    monotonic clock.
+    """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -164,10 +184,12 @@ class MarkerQueues:
         leader_of: LeaderOf,
         now_ms: int,
     ) -> tuple[int, tuple[Ended, ...]] | None:
-        """Queue one decision's markers, each given as its partitions. None when there is no room.
+        """Queue the markers of one decision, each given as its partitions. Return (delivery id, its end if there is
+        nothing to send).
 
-        A delivery larger than all room is let in while half of the room is free. It would hang if it had to wait until
-        nothing else is queued: the markers for a partition without a leader may be queued for long.
+        None means that there is no room. A delivery larger than all room is let in while half of the room is free. It
+        would hang if it had to wait until nothing else is queued: the markers for a partition without a leader may be
+        queued for long.
         """
         positions: dict[Partition, list[int]] = {}
         count = 0
@@ -192,7 +214,9 @@ class MarkerQueues:
         return delivery_id, self._ended_if_empty(delivery_id)
 
     def missing(self, delivery_id: int) -> Iterator[tuple[int, Partition]]:
-        """Yield (position of marker, partition) of each marker that is not written yet, or was refused."""
+        """Yield (position of marker, partition) of each marker of this delivery that is not written yet, or was
+        refused.
+        """
         delivery = self._deliveries.get(delivery_id)
         if delivery is not None:
             for entry in delivery.pending.values():
@@ -206,8 +230,9 @@ class MarkerQueues:
         return list(dict.fromkeys(entry.node_id for entry in entries if entry.node_id != HOLDING))
 
     def request_for_node(self, node_id: NodeId, now_ms: int) -> NodeRequest | None:
-        """Return the next request to this node; None when one is in flight, nothing is ready, or the node is backing
-        off."""
+        """Take the next request to this node out of its queue: from now on it is in flight. None when one is in flight
+        already, nothing is ready, or the node is backing off.
+        """
         queue = self._queues.get(node_id)
         if not queue or node_id in self._in_flight or node_id == HOLDING:
             return None
@@ -233,7 +258,9 @@ class MarkerQueues:
         return request
 
     def next_ready_ms(self, node_id: NodeId) -> int | None:
-        """Return when `take` is worth another try; None: only an answer, a new delivery or new metadata makes it so."""
+        """Return when `request_for_node` may return a request again. None: only an answer, a new delivery or new
+        metadata makes one ready.
+        """
         queue = self._queues.get(node_id)
         if not queue or node_id in self._in_flight or node_id == HOLDING:
             return None
@@ -248,7 +275,11 @@ class MarkerQueues:
         now_ms: int,
         jitter: float,
     ) -> Answered:
-        """Take the answer to the request in flight: a code for each (delivery, position of marker, partition)."""
+        """Apply a node's answer to its request in flight, and return what that ended.
+
+        Markers that are written or refused leave the queues; the rest is queued again, after a backoff. `codes` has a
+        code for each (delivery, position of marker, partition).
+        """
         self._landed(request)
         self._unreachable.pop(request.node_id, None)
         ended: list[Ended] = []
@@ -273,15 +304,20 @@ class MarkerQueues:
     def unanswered(
         self, request: NodeRequest, leader_of: LeaderOf, now_ms: int, jitter: float
     ) -> tuple[Ended, ...]:
-        """Queue the entries of a failed request again, after a backoff: nobody knows which of its markers are
-        written."""
+        """Queue the entries of a failed request again, after a backoff: nobody knows which of its markers are written.
+
+        Return the deliveries that ended because their partitions are deleted.
+        """
         failure_count = self._unreachable.get(request.node_id, (0, 0))[0] + 1
         backoff_ms = self._limits.backoff_ms(failure_count, jitter)
         self._unreachable[request.node_id] = (failure_count, now_ms + backoff_ms)
         return self.given_up(request, leader_of)
 
     def given_up(self, request: NodeRequest, leader_of: LeaderOf) -> tuple[Ended, ...]:
-        """Queue the entries of a request again, at once: the caller whose task sent it is gone."""
+        """Queue the entries of a request again without a backoff, because the task that sent it was cancelled.
+
+        Return the deliveries that ended because their partitions are deleted.
+        """
         self._landed(request)
         ended: list[Ended] = []
         for entry in request.entries:
@@ -303,7 +339,10 @@ class MarkerQueues:
         return tuple(ended)
 
     def cancel_shard(self, shard: int, coordinator_epoch: CoordinatorEpoch) -> tuple[Ended, ...]:
-        """Forget what this shard's coordinators up to `coordinator_epoch` asked for."""
+        """End, as cancelled, the deliveries that this shard's coordinators up to `coordinator_epoch` asked for.
+
+        A shard is a partition of `__transaction_state`.
+        """
         found = [
             delivery_id
             for delivery_id, delivery in self._deliveries.items()
@@ -312,7 +351,7 @@ class MarkerQueues:
         return tuple(self._end(delivery_id, Outcome.CANCELLED) for delivery_id in found)
 
     def cancel(self, delivery_id: int) -> tuple[Ended, ...]:
-        """Forget one delivery, if it has not ended: nobody waits for it."""
+        """End one delivery as cancelled, because nobody waits for it. Return () if it had ended before."""
         if delivery_id not in self._deliveries:
             return ()
         return (self._end(delivery_id, Outcome.CANCELLED),)
@@ -322,7 +361,7 @@ class MarkerQueues:
         return sorted(node_id for node_id, queue in self._queues.items() if queue and node_id >= 0)
 
     def depths(self, now_ms: int) -> tuple[QueueDepth, ...]:
-        """Return the depth of every queue that is not empty, HOLDING first, then by node."""
+        """Return the depth of every queue that is not empty: HOLDING (the leader is unknown) first, then by node."""
         entries: dict[NodeId, list[Entry]] = {}
         for node_id, queue in self._queues.items():
             entries.setdefault(node_id, []).extend(queue.values())
@@ -360,8 +399,9 @@ class MarkerQueues:
             entry.not_before_ms = 0  # another node has not refused it
 
     def _settle(self, entry: Entry, codes: Sequence[ErrorCode | None]) -> None:
-        """Take the codes of an entry's markers. Those that are written or refused are done; the entry keeps the
-        rest."""
+        """Apply the codes of an entry's markers: those that are written or refused as fenced are done, and the entry
+        keeps the rest.
+        """
         refused = self._deliveries[entry.delivery_id].refused
         left: list[int] = []
         for marker, code in zip(entry.markers, codes, strict=True):

@@ -51,7 +51,9 @@ class AbortedCheck(NamedTuple):
         return self.entry_count >= 0
 
     def extended(self, entries: Sequence[AbortedTransactionEntry]) -> "AbortedCheck":
-        """Return the check of `entries`, which begin with the entries that this check was made for."""
+        """Return the check of a longer index: `entries` begin with those that this check was made for, whose CRC is not
+        computed again.
+        """
         added = b"".join(encode_entry(entry) for entry in entries[max(self.entry_count, 0) :])
         return AbortedCheck(len(entries), crc32c(added, self.crc))
 
@@ -65,7 +67,11 @@ NOT_KNOWN: Final = AbortedCheck(-1, 0)
 
 
 def decode_old_checks(text: str) -> dict[int, AbortedCheck]:
-    """Return the check of each segment, by its base offset. Raises ValueError."""
+    """Return the check of each segment's aborted index, by the segment's base offset, from the text of
+    `OLD_CHECKS_FILE`.
+
+    Raises ValueError.
+    """
     *lines, crc = text.splitlines() or [""]
     is_whole = len(lines) >= 2 and text.endswith("\n") and int(lines[1]) == len(lines) - 2
     if not is_whole or lines[0] != _VERSION or f"{crc32c(_joined(lines))}" != crc:

@@ -1,9 +1,9 @@
 """Walks over a segment's bytes. A walk asks for bytes and its caller reads them, from a file or from elsewhere.
 
 ```
-walk ── Read(position, size) ──▶ caller          `find`  where the batch with an offset begins
-     ◀── bytes of the file ─────                 `take`  the batches a fetch is answered with
-                                                 `scan`  every batch, one after the other
+walk ── Read(position, size) ──▶ caller          `find`           where the batch with an offset begins
+     ◀── bytes of the file ─────                 `whole_batches`  the batches a fetch is answered with
+                                                 `scan`           every batch, one after the other
 ```
 
 A walk is a generator: `send` it the bytes for its last `Read`; it returns what it found. It raises BrokenBatch where
@@ -25,7 +25,9 @@ ResultT = TypeVar("ResultT")
 
 
 class Read(NamedTuple):
-    """A request for bytes of the file that the walk needs next. The caller may send fewer."""
+    """Yielded by a walk (a generator over a segment's bytes) to ask for these bytes of the file. The caller may send
+    fewer.
+    """
 
     position: int
     size_bytes: int
@@ -47,7 +49,7 @@ class BrokenBatch(OncelogError):
 
 
 class Stretch(NamedTuple):
-    """The facts of a segment that a walk needs."""
+    """What a walk over a segment's bytes must know of the segment: its base offset, its size, its end."""
 
     base_offset: int
     size_bytes: int
@@ -118,9 +120,10 @@ def whole_batches(
 
 
 def check_gap(stretch: Stretch, position: int, fields: HeaderFields) -> Walk[None]:
-    """Check a batch before which offsets are missing: compaction took them, or the batch's base offset is damaged.
+    """Raise BrokenBatch if a batch before which offsets are missing has a damaged base offset.
 
-    A damaged base offset is too high here. So it meets the next batch, or the segment's end, and BrokenBatch is raised.
+    Compaction also leaves such gaps. But a damaged base offset is too high here: the batch would reach beyond the base
+    offset of the next batch, or the segment's end.
     """
     bound = stretch.end_offset
     following = position + fields[1] + LENGTH_PREFIX_BYTES
@@ -133,7 +136,9 @@ def check_gap(stretch: Stretch, position: int, fields: HeaderFields) -> Walk[Non
 def scan(
     stretch: Stretch, position: int, expected_offset: int
 ) -> Generator[Read | Found, bytes, None]:
-    """Yield each batch from `position` on, between reads. The caller goes on after a batch with `send(b"")`."""
+    """Yield each batch from `position` on, and a Read whenever more bytes are needed. The caller goes on after a batch
+    with `send(b"")`.
+    """
     size_bytes, chunk_bytes = stretch.size_bytes, _SCAN_BYTES
     while position < size_bytes:
         view, at = memoryview((yield Read(position, min(chunk_bytes, size_bytes - position)))), 0

@@ -54,7 +54,7 @@ def _check(lines: Iterable[str], checksum: str) -> None:
 
 
 def partitions_named(names: Iterable[str]) -> list[tuple[str, Partition]]:
-    """Return (folder name, partition) for each name that a partition's folder may have, sorted by name."""
+    """Return (folder name, partition) for each of these names that a partition's folder may have, sorted by name."""
     found = []
     for name in sorted(names):
         topic, dash, number = name.rpartition("-")
@@ -79,7 +79,7 @@ def encode_topic_id(topic_id: bytes) -> str:
 
 
 def topic_number(topic_id: bytes) -> int:
-    """Return a topic id as a whole number, for a checkpoint file that holds one number a partition."""
+    """Return a topic id as a whole number, which is how a checkpoint file can hold it."""
     return int.from_bytes(topic_id, "big")
 
 

@@ -42,8 +42,9 @@ _CRC_FROM: Final = 21
 
 
 class LastWord(NamedTuple):
-    """The last word of an active producer: the last offset of its newest data (-1: only markers), and its producer
-    epoch.
+    """The newest batch of an active producer, which cleaning must keep so that its sequences and epoch stay known.
+
+    It is the last offset of the producer's newest data (-1: only markers), and its producer epoch.
     """
 
     data_offset: int
@@ -51,7 +52,9 @@ class LastWord(NamedTuple):
 
 
 class Transactions:
-    """The transactions that batches belong to, followed while the log is read in order."""
+    """The state of the transactions while the cleaner reads a log in order: which data was aborted, which markers may
+    go.
+    """
 
     def __init__(self, aborted: Iterable[AbortedTransactionEntry]) -> None:
         self._to_come = sorted(set(aborted), key=lambda entry: entry.first_offset, reverse=True)
@@ -64,7 +67,9 @@ class Transactions:
         """
 
     def is_aborted_data(self, fields: HeaderFields) -> bool:
-        """Take a data batch into account. True if its transaction was aborted."""
+        """True if this data batch belongs to an aborted transaction. It is called for each data batch, in the log's
+        order.
+        """
         if not fields[5] & TRANSACTIONAL:
             return False
         self._advance(fields[0] + fields[6])
@@ -72,7 +77,11 @@ class Transactions:
         return fields[9] in self._aborted
 
     def may_go(self, fields: HeaderFields, marker: tuple[bool, int] | None) -> bool:
-        """Take a control batch into account. True if the pass saw no data of its transaction."""
+        """True if this control batch may be dropped, because the pass saw no data of its transaction.
+
+        It is called for each control batch, in the log's order. `marker` is (True for a commit, coordinator epoch), or
+        None.
+        """
         self._advance(fields[0] + fields[6])
         producer_id = fields[9]
         if marker is None:
@@ -99,9 +108,10 @@ def learn_keys(
     batch: memoryview,
     start: int,
 ) -> bool:
-    """Enter the keys of one batch from offset `start` on. False: the map was full before this batch.
+    """Put the keys of one batch into the offset map, from offset `start` on. False: the map was full before this batch.
 
-    `transactions` must know the aborted ones that end at or behind `start`. Raises `corrupt_errors()`, KafkaError.
+    `transactions` must know the aborted transactions that end at or behind `start`. Raises `corrupt_errors()`,
+    KafkaError.
     """
     last_offset = fields[0] + fields[6]
     if last_offset < start:
@@ -120,7 +130,9 @@ def learn_keys(
 
 
 class BatchCleaner:
-    """The rules of cleaning for one batch after the other. Batches come in the log's order, from its beginning."""
+    """Decides for one batch after the other what compaction keeps of it. Batches come in the log's order, from its
+    beginning.
+    """
 
     def __init__(
         self,
@@ -204,7 +216,7 @@ class BatchCleaner:
 
 
 def _spliced(body: memoryview, keep: Sequence[bool]) -> bytes:
-    """Return the records that stay, byte for byte.
+    """Return the bytes of the records to keep, unchanged, one behind the other.
 
     Their deltas count from the batch's base offset and timestamp, which do not change.
     """

@@ -1,4 +1,6 @@
-"""One pass over a compacted log, as walks (ADR 0031): learn the last offset of each key, then write the segments anew.
+"""One pass over a compacted log: learn the last offset of each key, then write the segments anew.
+
+Both are walks: generators that ask their caller for bytes and do no I/O (ADR 0031).
 
 ```
 learn      reads the dirty part ──▶ the offset map, and up to where it reaches
@@ -29,7 +31,7 @@ class CorruptSource(OncelogError):
 
 
 class Source(NamedTuple):
-    """A sealed segment as it was when the pass began."""
+    """A sealed segment as it was when the cleaning pass began."""
 
     base_offset: int
     end_offset: int
@@ -52,7 +54,9 @@ class PassSettings(NamedTuple):
 
 
 class ReadSource(NamedTuple):
-    """A request of the walk: send it these bytes of the source's file. The caller may send fewer."""
+    """Yielded by the generators of `CleaningWork` to ask for bytes of a segment's file. The caller sends these, or
+    fewer.
+    """
 
     source: Source
     position: int
@@ -60,13 +64,17 @@ class ReadSource(NamedTuple):
 
 
 class Keep(NamedTuple):
-    """An order of the walk: write this batch behind the batches that were kept before."""
+    """Yielded by `CleaningWork.rewrite`: the caller writes this batch to the cleaned segment, behind those before
+    it.
+    """
 
     batch: Buffer
 
 
 class Worked(NamedTuple):
-    """Progress of the walk: one batch is done, and this many bytes were read and kept."""
+    """Yielded by the generators of `CleaningWork` after each batch. `size_bytes` counts what was read of it and what is
+    kept.
+    """
 
     size_bytes: int
 
@@ -77,7 +85,7 @@ Work = Generator[ReadSource | Keep | Worked, bytes, int]
 
 
 def batches_in(source: Source) -> Generator[ReadSource | _Batch, bytes, None]:
-    """Yield each batch of the source, between reads.
+    """Yield each batch of a segment, and a ReadSource whenever more bytes are needed.
 
     The caller goes on after a batch with `send(b"")`. Raises CorruptSource.
     """
@@ -107,7 +115,7 @@ def batches_in(source: Source) -> Generator[ReadSource | _Batch, bytes, None]:
 
 
 class CleaningWork:
-    """The walks of one cleaning pass.
+    """One cleaning pass over a log, as walks: generators that ask their caller for bytes and do no I/O.
 
     The caller runs `learn` first, then `rewrite` for each group of segments in order.
     """
@@ -167,7 +175,8 @@ class CleaningWork:
         return self._sources[-1].end_offset
 
     def rewrite(self, sources: Sequence[Source]) -> Work:
-        """Yield what stays of these sources, which become one segment. Return 0 when all of it stays as it is, else 1.
+        """Yield the batches that stay of these segments, which become one. Return 0 when all of it stays as it is, else
+        1.
 
         Raises CorruptSource.
         """
@@ -204,7 +213,7 @@ def _sent(
 
 
 def last_words(producers: Iterable[ProducerEntry]) -> dict[int, LastWord]:
-    """Return the last word of each producer id.
+    """Return by producer id the newest batch that cleaning must keep, as a LastWord.
 
     A producer may append during the pass. Those batches lie behind what is cleaned, so a newer entry does no harm.
     """

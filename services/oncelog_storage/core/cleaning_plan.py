@@ -25,7 +25,7 @@ _RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 
 
 class SegmentFacts(NamedTuple):
-    """Facts of a sealed segment.
+    """Facts of a sealed segment, by which the cleaner chooses what to clean.
 
     `oldest_ms` and `newest_ms` are record times, or the file's time if no record has one.
     """
@@ -130,7 +130,7 @@ def cleanable_range(
 def groups(
     sealed: Sequence[SegmentFacts], end_offset: int, segment_bytes: int
 ) -> list[tuple[int, int]]:
-    """Return (index of the first, index behind the last) of each group of segments that become one.
+    """Return (index of the first, index behind the last) of each group of segments that cleaning writes as one.
 
     Only segments that begin below `end_offset` count.
     """
@@ -155,8 +155,8 @@ def groups(
 def must_roll_to_clean(partition: PartitionReplica, now: int, shard_roll_bytes: int) -> bool:
     """True if the newest segment must be rolled, because the newest segment is never cleaned.
 
-    A shard's newest segment is kept short. Another topic's is rolled when its first record is older than
-    `max.compaction.lag.ms`.
+    That of `__transaction_state` and `__consumer_offsets` is rolled at `shard_roll_bytes`. Another topic's is rolled
+    when its first record is older than `max.compaction.lag.ms`.
     """
     segment, lag_ms = partition.log.segments[-1], partition.config.max_compaction_lag_ms
     if not segment.size_bytes:
@@ -182,7 +182,7 @@ class Chosen(NamedTuple, Generic[HostedT]):
 
 
 class CleaningChoices(Generic[HostedT]):
-    """The choice of the log to clean next. It also remembers the logs that are not cleaned any more."""
+    """Chooses the log to clean next, and remembers the logs that are not cleaned any more because they failed."""
 
     def __init__(self) -> None:
         # The value is the log's truncation count: a replica that was repaired since then is tried again.

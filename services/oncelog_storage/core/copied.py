@@ -11,7 +11,9 @@ from oncelog_storage.core.segment_state import Addition, SegmentState, must_roll
 
 
 class NoCopy(OncelogError):
-    """The batches that the leader sent cannot stand at this log's end."""
+    """The batches that the leader sent cannot be appended here: they are broken, out of order, or overlap this log's
+    end.
+    """
 
 
 class CopiedBatch(NamedTuple):
@@ -85,7 +87,10 @@ def wrote_copied(
     run: Sequence[CopiedBatch],
     view: memoryview,
 ) -> None:
-    """Take note of batches that were written at the log's end, from `position` of the segment on."""
+    """Update the log's end, indexes, leader epochs and producer state for copied batches that were written at its end.
+
+    They were written from `position` of the segment on.
+    """
     for batch in run:
         fields = batch.fields
         if fields[2] > log.leader_epochs.latest:

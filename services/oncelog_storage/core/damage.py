@@ -1,4 +1,4 @@
-"""The meaning of bytes that cannot be read: the end of one unfinished write, the loss in a power cut, or damage (ADR
+"""Decides what bytes that cannot be read are: the end of one unfinished write, the loss in a power cut, or damage (ADR
 0023).
 
 This module is pure: the callers read the bytes, from the damaged place on, and do what is decided. At most
@@ -45,7 +45,9 @@ class Behind(NamedTuple):
 
 
 def sound_batches(data: bytes, at: int, expected_offset: int) -> Iterator[HeaderFields]:
-    """Yield the header of every sound batch from `at` on, wherever one begins. Their offsets rise."""
+    """Yield the header of every sound batch (whole, and with the right CRC) from `at` on, wherever one begins. Their
+    offsets rise.
+    """
     view = memoryview(data)
     while at + HEADER_BYTES <= len(data):
         fields, reason = whole_batch_at(view, at, expected_offset)
@@ -72,7 +74,7 @@ def _next_candidate(data: bytes, at: int, expected_offset: int) -> int:
 
 
 def counted_in(data: bytes, expected_offset: int) -> Behind:
-    """Count the records and bytes that can be read in one file."""
+    """Return the number of records and bytes that can still be read in one file's `data`."""
     headers = list(sound_batches(data, 0, expected_offset))
     return Behind(
         sum(fields[12] for fields in headers),
@@ -95,7 +97,10 @@ def is_unfinished_write(data: bytes, size_bytes: int, reason: str, offset: int) 
 
 
 def is_lost_in_power_cut(data: bytes, position: int, reason: str, offset: int) -> bool:
-    """True if the damage at `position` is what a power cut does to bytes that were not synced."""
+    """True if the damage at `position` looks like bytes that were not synced before a power cut.
+
+    Then nothing sound follows, or a page of the batch has only zeros.
+    """
     if next(sound_batches(data, 0, offset), None) is None:
         return True
     return reason not in CUT and _has_lost_page(data, position)
@@ -104,8 +109,8 @@ def is_lost_in_power_cut(data: bytes, position: int, reason: str, offset: int) -
 def _ends_in_a_record(data: bytes, offset: int) -> bool:
     """True if the bytes are the beginning of one batch by its records too.
 
-    Each record says where the next begins, and the bytes end inside of one. So a sound batch among them is a value that
-    a client wrote (of a log that is mirrored, say).
+    Each record says where the next begins, and the bytes end inside of one. So a sound batch among them is a record's
+    value that a client wrote, as one does that mirrors a log.
 
     If only the length of a batch was damaged, all its records are there, and the bytes that follow belong to another
     batch. A compressed batch does not show its records: it is never taken for unfinished here. `data` has a header at
@@ -158,7 +163,7 @@ def _has_lost_page(data: bytes, position: int) -> bool:
 
 
 class Verdict(NamedTuple):
-    """The decision about a log that cannot be read on."""
+    """Whether a log may be cut at a damaged place, and whether the rest of it is one unfinished write."""
 
     may_cut: bool
     """True if no acknowledged record is lost when the log ends there."""
@@ -176,11 +181,10 @@ def verdict(
     is_newest: bool,
     may_have_lost_power: bool,
 ) -> Verdict:
-    """Decide about a damaged log.
+    """Return whether a damaged log may be cut at the damage without the loss of an acknowledged record.
 
-    `data` are the bytes from the damaged `position` on; `size_bytes` is the segment's rest there.
-
-    A kill leaves one unfinished write in the newest segment; only a power cut leaves more.
+    `data` are the bytes from the damaged `position` on; `size_bytes` is the segment's rest there. A kill leaves one
+    unfinished write in the newest segment; only a power cut leaves more.
     """
     is_torn = is_newest and is_unfinished_write(data, size_bytes, reason, offset)
     if may_have_lost_power and not is_torn:

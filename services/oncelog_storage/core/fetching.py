@@ -1,6 +1,6 @@
-"""The decisions of a Fetch: which whole batches it returns, and when they are enough. They end at HW, LSO or log end.
+"""The decisions of a Fetch: which whole batches it returns, up to HW, LSO or log end, and when they are enough.
 
-`Fetching.read` is a walk (ADR 0031). It yields what it needs of a log, and the caller reads that, or throws KafkaError
+`Fetching.read` is a generator. It yields what it needs of a log, and the caller reads that, or throws KafkaError
 into it when the read fails. Responses are filled in place, as in `producing`.
 """
 
@@ -37,8 +37,9 @@ class LogSlice(NamedTuple):
 
 
 class AdmitLoader(NamedTuple, Generic[HostedT]):
-    """A request of the walk: a coordinator loads its shard, and an older one must not append behind what this one
-    reads.
+    """Yielded by the generator `Fetching.read` when a coordinator loads its shard from this log.
+
+    The caller then refuses appends of older coordinators, which would come behind what this one reads.
     """
 
     hosted: HostedT
@@ -46,9 +47,9 @@ class AdmitLoader(NamedTuple, Generic[HostedT]):
 
 
 class ReadBatches(NamedTuple, Generic[HostedT]):
-    """A request of the walk for batches from the one that holds `offset` up to `upper`. The caller sends a LogSlice.
+    """Yielded by the generator `Fetching.read` to ask for batches, from the one that holds `offset` up to `upper`.
 
-    The slice has at least one batch, if the log has one there.
+    The caller sends a LogSlice. It has at least one batch, if the log has one there.
     """
 
     hosted: HostedT
@@ -58,7 +59,7 @@ class ReadBatches(NamedTuple, Generic[HostedT]):
 
 
 class FindAborted(NamedTuple, Generic[HostedT]):
-    """A request of the walk for the aborted transactions with data in [offset, upper).
+    """Yielded by the generator `Fetching.read` to ask for the aborted transactions with data in [offset, upper).
 
     The caller sends a list of them.
     """
@@ -75,7 +76,9 @@ Walk = Generator[Need[HostedT], Found, ResultT]
 
 
 class Fetching(Generic[HostedT]):
-    """One look at all partitions of a Fetch request. A request that waits looks again with a new object."""
+    """One try to answer a Fetch request from all its partitions. A request that waits for more records tries again with
+    a new object.
+    """
 
     __slots__ = (
         "_is_committed_only",
@@ -119,14 +122,14 @@ class Fetching(Generic[HostedT]):
 
     @property
     def missing_bytes(self) -> int:
-        """Bytes that must be appended before another look can be enough.
+        """Bytes that must be appended before another try can have enough.
 
         It is 1 for read_committed, where a moving LSO may uncover any number of bytes.
         """
         return 1 if self._is_committed_only else self._request.min_bytes - self.total_bytes
 
     def is_known(self, part: FetchPartition) -> bool:
-        """True if a reader with `changes_only` is at the end and knows the partition's offsets already.
+        """True if the partition has no news for a reader that asks for changes only (`changes_only`): it is at the end.
 
         Most partitions of a fetch session are like that, and this check costs a fraction of `read`.
         """
@@ -157,7 +160,10 @@ class Fetching(Generic[HostedT]):
         )
 
     def read(self, part: FetchPartition, answer: FetchedPartition) -> Walk[HostedT, int]:
-        """Fill the partition's response. Return its bytes of records, because a look at the records would copy them."""
+        """Fill the partition's response, with an error code if it is refused. Return its number of bytes of records.
+
+        To ask the response for its records would copy them.
+        """
         size_bytes = 0
         try:
             size_bytes = yield from self._read(part, answer)
@@ -216,7 +222,10 @@ class Fetching(Generic[HostedT]):
         return len(records)
 
     def count_given(self) -> None:
-        """Count the bytes and records of this look, which is the response. So what was read twice is counted once."""
+        """Add the bytes and records of this try to the topics' counters, because it became the response.
+
+        A try that was repeated is not counted.
+        """
         for counts, size_bytes, offset_count in self.given:
             counts.consumed_bytes += size_bytes
             counts.consumed_records += offset_count

@@ -5,7 +5,7 @@ FollowerSession   positions that changed ──▶ request;   answer ──▶ t
 FollowedLog       answer + log ──▶ Append │ Truncate │ CutEpochs │ StartOver │ None
 ```
 
-Pure: the shell sends, writes and waits. Times are seconds of a monotonic clock.
+Pure: the caller sends, writes and waits. Times are seconds of a monotonic clock.
 """
 
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
@@ -30,7 +30,9 @@ class Position(NamedTuple):
 
 
 class Append(NamedTuple):
-    """A follower's step: write the records that came, if any. Then the leader's log start and high watermark count."""
+    """A follower's step: write the records that came, if any, and take over the leader's log start and high
+    watermark.
+    """
 
 
 class StartOver(NamedTuple):
@@ -46,7 +48,7 @@ class Truncate(NamedTuple):
 
 
 class CutEpochs(NamedTuple):
-    """A follower's step: drop a leader epoch that has no record and stands in the way. No record is dropped."""
+    """A follower's step: drop the newest leader epoch, which the leader does not have. It has no record here."""
 
     offset: int
 
@@ -55,7 +57,9 @@ Step = Append | StartOver | Truncate | CutEpochs
 
 
 def step_of(log: LogState, leader_epoch: int, answer: PartitionAnswer) -> Step | None:
-    """Return the step of a follower whose leader is in `leader_epoch`. None: the answer is of another leader epoch."""
+    """Return what a follower must do to its log after a leader's answer to its fetch. None: the answer is of another
+    leader epoch than `leader_epoch`.
+    """
     if answer.error_code:
         # The leader's log does not reach the offset that was asked for.
         return StartOver(answer.log_start_offset)
@@ -70,7 +74,11 @@ def step_of(log: LogState, leader_epoch: int, answer: PartitionAnswer) -> Step |
 
 
 def _truncation(log: LogState, shared: Divergence) -> Step:
-    """Return the step that goes back to where the two histories were one, as far as this answer tells."""
+    """Return the step that cuts a log which diverged from the leader's: back to the last offset that both have in
+    common.
+
+    `shared` is what the leader's answer says about that. Another answer may lead further back.
+    """
     own_epoch, own_end = log.leader_epochs.end_offset_for(shared.leader_epoch, log.log_end_offset)
     if own_epoch < 0:
         offset = shared.end_offset
@@ -104,7 +112,7 @@ def cut_epochs(log: LogState, offset: int) -> None:
 
 
 class FollowedLog:
-    """A partition that is followed, in one leader epoch.
+    """The follower's side of one partition, in one leader epoch: its position, and its step after each answer.
 
     `oncelog_storage.follower.FollowerReplica` also writes its log.
     """
@@ -125,10 +133,10 @@ class FollowedLog:
 
     @property
     def is_durable(self) -> bool:
-        """True if the log is synced up to its end.
+        """True if the log is synced up to its end. Only then does the follower send its position, which the leader
+        counts.
 
-        A sync can take longer than anybody waits for it, and leaders can change during it. The follower sends its
-        position only after the sync: the leader would count it for the high watermark.
+        A sync can take longer than anybody waits for it, and leaders can change during it.
         """
         return self._partition.local_end >= self._partition.log.log_end_offset
 
@@ -145,7 +153,7 @@ class FollowedLog:
         part.log_start_offset = log.log_start_offset
 
     def step(self, part: PartitionAnswer) -> Step | None:
-        """Return this follower's step for an answer. The leader must still be the same."""
+        """Return what this follower must do to its log after an answer. The leader must still be the same."""
         return step_of(self._partition.log, self._leadership.leader_epoch, part)
 
     def appended(self, part: PartitionAnswer) -> bool:
@@ -181,7 +189,7 @@ ReplicaT = TypeVar("ReplicaT", bound=Replica)
 
 
 class Ask(NamedTuple, Generic[ReplicaT]):
-    """The next fetch request of a follower's session."""
+    """The next fetch request of a follower's session: the partitions that it names, and those it follows no more."""
 
     session_id: int
     session_epoch: int
@@ -206,7 +214,10 @@ class Ask(NamedTuple, Generic[ReplicaT]):
 
 
 class FollowerSession(Generic[ReplicaT]):
-    """The fetch session with one leader's node. Any failure ends it; the next request opens a new one."""
+    """The fetch session (KIP-227) that this node has with another node, for all partitions that it follows there.
+
+    Any failure ends it; the next request opens a new one.
+    """
 
     def __init__(self, backoff_s: float) -> None:
         self._backoff_s = backoff_s
@@ -246,7 +257,7 @@ class FollowerSession(Generic[ReplicaT]):
         self._failure_backoff_s = 0.0
 
     def failed(self) -> float:
-        """End the session after a round that failed. Return the pause before the next round, in seconds."""
+        """End the session, because a fetch request failed. Return the pause before the next one, in seconds."""
         self.end()
         doubled = max(self._failure_backoff_s * 2, self._backoff_s)
         self._failure_backoff_s = min(doubled, _BACKOFF_MAX_S)
@@ -288,9 +299,10 @@ class FollowerSession(Generic[ReplicaT]):
     def receiver(
         self, partition: Partition, error_code: int, now_s: float
     ) -> tuple[ReplicaT, Position] | None:
-        """Return (the replica that takes this part of an answer, its position before); None if no replica takes it.
+        """Return (the replica that takes one partition's answer, its position now); None if no replica may take it.
 
-        The partition is then in a later request, if it is still followed.
+        That is so if the leader refused the partition, it is not followed any more, or its log changed since the
+        request. The partition is then in a later request, if it is still followed.
         """
         replica = self._followed.get(partition)
         if replica is None:
@@ -310,7 +322,7 @@ class FollowerSession(Generic[ReplicaT]):
         return self._followed.get(partition) is replica
 
     def took(self, partition: Partition, replica: ReplicaT, before: Position) -> None:
-        """Note that an answer was applied. If the replica's position changed, the next request says so."""
+        """Name the partition in the next request, if the answer that was applied changed the replica's position."""
         if self.is_received_by(partition, replica) and replica.position != before:
             self._changed[partition] = None
 

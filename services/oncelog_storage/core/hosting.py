@@ -1,6 +1,6 @@
 """The partitions that a node hosts, decided from its folder and the metadata, and what a new metadata image changes.
 
-The metadata decide what exists and who leads. The folder decides what is stored. This module is pure: the shell opens,
+The metadata decide what exists and who leads. The folder decides what is stored. This module is pure: the caller opens,
 makes, sets aside and removes folders.
 """
 
@@ -17,7 +17,7 @@ from oncelog_storage.core.partition_values import Leadership
 
 
 class Found(Enum):
-    """The decision about a partition's folder that a start finds."""
+    """What a starting node does with a partition's folder that it finds on its disk."""
 
     LOAD = "load"
     LEAVE = "leave"
@@ -33,7 +33,10 @@ class Found(Enum):
 def folder_found(
     found: PartitionFacts | None, stored_topic_id: str, topic_id: bytes | None, *, has_image: bool
 ) -> Found:
-    """Decide about a folder. `topic_id` None: there is no such topic."""
+    """Return what a starting node does with a partition's folder. `found` is the partition in the metadata.
+
+    `topic_id` None: there is no such topic. `has_image` False: the metadata are not known yet.
+    """
     is_known = found is not None and is_same_topic(stored_topic_id, topic_id or b"")
     if has_image and not is_known:
         return Found.SET_ASIDE
@@ -41,7 +44,7 @@ def folder_found(
 
 
 def is_lost(found: PartitionFacts | None, node_id: int) -> bool:
-    """True if a partition was stored here that now has no folder.
+    """True if a partition that has no folder here was stored on this node, as the metadata say.
 
     Otherwise its topic was deleted, or the partition was assigned to other nodes, before its folder was removed.
     """
@@ -49,7 +52,10 @@ def is_lost(found: PartitionFacts | None, node_id: int) -> bool:
 
 
 class Making(Enum):
-    """The way in which a partition comes to be hosted here."""
+    """How a partition comes to be hosted here: from its folder, as a new one, or not yet, because of another folder.
+
+    It is LOST if its folder should be here and is gone.
+    """
 
     LOAD = "load"
     """The partition is loaded from its folder, which was there before the topic was known: the metadata came late."""
@@ -81,7 +87,7 @@ def require_host(
 
 
 def making_from(stored_topic_id: str | None, topic_id: bytes, *, was_hosted: bool) -> Making:
-    """Decide how to host a partition. `stored_topic_id` is the id in its folder; None: there is no folder."""
+    """Return how to host a partition. `stored_topic_id` is the id in its folder; None: there is no folder."""
     if stored_topic_id is None:
         return Making.LOST if was_hosted else Making.NEW
     return Making.LOAD if is_same_topic(stored_topic_id, topic_id) else Making.RETIRE
@@ -104,7 +110,7 @@ def leadership_of(found: PartitionFacts, node_id: int) -> Leadership:
 
 
 class Change(Enum):
-    """The change that a new metadata image means for a partition."""
+    """What a new metadata image changes for a partition that is hosted here."""
 
     NOTHING = "nothing"
     CONFIG = "config"

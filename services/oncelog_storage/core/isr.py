@@ -1,4 +1,4 @@
-"""The ISR that a leader proposes to the controller, and the steps of a damaged copy (KIP-497, KIP-966)."""
+"""The ISR that a leader proposes to the controller, and what is done about a damaged copy (KIP-497, KIP-966)."""
 
 from collections.abc import Callable, Sequence
 from enum import Enum

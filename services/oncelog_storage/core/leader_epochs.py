@@ -36,7 +36,10 @@ class LeaderEpochs:
         return list(zip(self._leader_epochs, self._start_offsets, strict=True))
 
     def assign(self, leader_epoch: int, start_offset: int) -> bool:
-        """Note that this leader epoch writes from `start_offset` on. Return True if anything changed."""
+        """Add a leader epoch whose records begin at `start_offset`. Return True if anything changed.
+
+        An epoch that is not above the latest changes nothing.
+        """
         if leader_epoch <= self.latest:
             return False
         # An epoch that wrote nothing before the next one came leaves no trace.
@@ -47,7 +50,9 @@ class LeaderEpochs:
         return True
 
     def truncate_from(self, offset: int) -> bool:
-        """Forget the leader epochs that began at or above `offset`, whose records are gone. Return True if any did."""
+        """Remove the leader epochs that began at or above `offset`, whose records are gone. Return True if there were
+        any.
+        """
         count = len(self._start_offsets)
         while count and self._start_offsets[count - 1] >= offset:
             count -= 1
@@ -56,7 +61,7 @@ class LeaderEpochs:
         return changed
 
     def truncate_to_start(self, log_start_offset: int) -> bool:
-        """Forget leader epochs that ended before the log's start. The epoch that spans the start begins there now.
+        """Remove the leader epochs that ended before the log's start. The epoch that spans the start begins there now.
 
         Returns True if anything changed.
         """

@@ -6,8 +6,9 @@ take_positions   request ──▶ positions are counted; yields each change
 answer           dirty partitions ──▶ the answer is filled; yields reads of records
 ```
 
-`take_positions` and `answer` are walks (ADR 0031): the caller does what they yield, at once, and goes on. A node has
-one session; opening another ends it, and a session that lost a request or an answer is opened anew by its follower.
+`take_positions` and `answer` are generators (ADR 0031): the caller does what they yield, at once, and goes on. Each
+follower has one session; opening another ends it. A session that lost a request or an answer is opened anew by its
+follower.
 """
 
 import itertools
@@ -46,7 +47,10 @@ class HostedPartitions(Protocol[HeldT]):
 
 
 class Moved(NamedTuple, Generic[HostedT]):
-    """A change that a follower's position made at the leader. The shell wakes the requests that wait for it."""
+    """What a follower's position changed at the leader: its high watermark, its log start, or the ISR to propose.
+
+    The caller wakes the requests that wait for that.
+    """
 
     hosted: HostedT
     has_log_start_moved: bool
@@ -56,14 +60,16 @@ class Moved(NamedTuple, Generic[HostedT]):
 
 
 class ReadLater(OncelogError):
-    """The caller's answer to a `ReadRecords` whose records are not in memory.
+    """Thrown into the generator `answer`, which asked with `ReadRecords`, when the records are not in memory yet.
 
-    The partition stays dirty; others are answered.
+    The partition stays dirty, which means that a later answer must look at it again; other partitions are answered.
     """
 
 
 class ReadRecords(NamedTuple, Generic[HostedT]):
-    """A request of the walk for records of a log. The caller sends them, or throws KafkaError or ReadLater."""
+    """Yielded by the generator `answer` to ask for records of a log. The caller sends them, or throws KafkaError or
+    ReadLater.
+    """
 
     hosted: HostedT
     offset: int
@@ -157,7 +163,11 @@ class LeaderSessions(Generic[HostedT, SessionT]):
     def _apply_position(
         self, hosted: HostedT, followed: FollowedPartition, now_s: float
     ) -> Iterator[Moved[HostedT]]:
-        """Take a follower's position, and yield the change that it makes, if any. Raises KafkaError."""
+        """Count a follower's log end at its leader, and yield the change of high watermark, log start or ISR that it
+        makes, if any.
+
+        Raises KafkaError.
+        """
         taken, node_id = followed.apply_position(hosted, now_s), followed.session.node_id
         isr = None
         if taken.may_join and self.is_eligible(node_id, followed.node_epoch):
@@ -171,9 +181,10 @@ class LeaderSessions(Generic[HostedT, SessionT]):
     def answer(
         self, session: SessionT, answers: Answers[PartitionAnswer], left_bytes: int, now_s: float
     ) -> Walk[HostedT]:
-        """Fill the answers of a session's dirty partitions. Return True if only late news is left.
+        """Fill the answers of a session's dirty partitions: those that may have something new for the follower.
 
-        Late news (new high watermarks) is sent after a linger, unless an answer leaves before.
+        Return True if only late news is left. Late news (new high watermarks) is sent after a linger, unless an answer
+        leaves before.
         """
         is_first = True
         for followed in session.take_dirty():

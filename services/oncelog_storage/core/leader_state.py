@@ -22,7 +22,7 @@ UNKNOWN_END: Final = -1
 class Liveness:
     """The time when a follower last fetched, in monotonic seconds.
 
-    Mostly a fetch session holds one for all its partitions.
+    One object mostly serves all partitions of a fetch session.
     """
 
     __slots__ = ("is_waiting", "last_seen")
@@ -37,7 +37,7 @@ class Liveness:
 
 
 class FollowerProgress:
-    """A leader's view of one follower in one leader epoch."""
+    """How far one follower has got and whether it keeps up, as its leader knows, in one leader epoch."""
 
     __slots__ = (
         "behind_since",
@@ -82,7 +82,7 @@ class FollowerProgress:
         self.last_fetch = now
 
     def left(self) -> None:
-        """Note that the follower itself said that it no longer follows. Its copy may be damaged."""
+        """Count the follower as out of sync from now on: it said that it no longer follows. Its copy may be damaged."""
         self.behind_since = -math.inf
 
     def is_in_sync(self, now: float, lag_max_s: float) -> bool:
@@ -100,7 +100,7 @@ class Proposal(NamedTuple):
 
 
 class LeaderState:
-    """A partition with followers, from its leader's side, for one leader epoch."""
+    """What a leader knows of a partition's followers and ISR, in one leader epoch."""
 
     def __init__(
         self,
@@ -128,9 +128,9 @@ class LeaderState:
     def image_moved(
         self, replicas: Iterable[int], isr: Iterable[int], partition_epoch: int, now: float
     ) -> None:
-        """Take over a change of the partition within this leader epoch.
+        """Take over the replicas and the ISR of newer metadata, within this leader epoch.
 
-        A proposal older than the change is settled by it.
+        A proposal that is older than these metadata is dropped: they show its result.
         """
         self.isr = tuple(isr)
         self.partition_epoch = partition_epoch
@@ -145,13 +145,14 @@ class LeaderState:
         }
 
     def appended(self, now: float) -> None:
-        """Note that the log grew: followers that had everything are behind from now on."""
+        """Mark the followers that had everything as behind from `now` on, because the log grew."""
         for progress in self._followers.values():
             if progress.behind_since is None:
                 progress.behind_since = now
 
     def high_watermark(self, local_end_offset: int) -> int:
-        """Return the smallest log end of the maximal ISR.
+        """Return the smallest log end of the maximal ISR: the committed ISR and the replicas that are proposed to join
+        it.
 
         It is below every offset until each of its members has fetched.
         """

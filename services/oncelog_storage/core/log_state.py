@@ -1,7 +1,8 @@
 """The state of a partition's log in memory: its start and end, its segments, its producers, its leader epochs.
 
-A write goes through three steps, and the shell writes the bytes: where the append goes (`room_for`), the bytes with
-their stamp (`stamp`, `stamped_markers`), and the change of this state (`wrote_batch`, `wrote_markers`).
+A write goes through three steps, and the caller writes the bytes: where the append goes (`room_for`), the bytes with
+their offset and leader epoch (`stamp`, `stamped_markers`), and the change of this state (`wrote_batch`,
+`wrote_markers`).
 """
 
 import struct
@@ -35,7 +36,7 @@ _STAMP: Final = struct.Struct(">qii")
 
 
 class Room(Enum):
-    """The segment that takes an append."""
+    """Where an append goes: to the newest segment, to a new one, or to the log's first."""
 
     NEWEST = "newest"
     """The append goes to the newest segment."""
@@ -46,7 +47,7 @@ class Room(Enum):
 
 
 class LogState:
-    """The part of a log that decisions read.
+    """The state of a log in memory, without its files, from which the pure code decides.
 
     `oncelog_storage.log.PartitionLog` extends it with segments that have files.
     """
@@ -88,7 +89,7 @@ class LogState:
 
     @property
     def is_dirty(self) -> bool:
-        """True if no checkpoint has yet written all that this state knows."""
+        """True if the log has something that no checkpoint has written yet."""
         return self.log_end_offset > self.recovery_point or self.is_derived
 
     def room_for(self, added: Addition, now: int) -> Room:
@@ -109,7 +110,9 @@ class LogState:
     def wrote_batch(
         self, segment: SegmentState, position: int, size_bytes: int, header: BatchHeader
     ) -> int:
-        """Take note of a batch that was written at the log's end. Return its base offset."""
+        """Update indexes, producer state and log end for a batch that was written at the log's end. Return its base
+        offset.
+        """
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
         interval_bytes = self.config.index_interval_bytes
@@ -123,7 +126,9 @@ class LogState:
     def stamped_markers(
         self, markers: Sequence[MarkerToWrite], leader_epoch: int, now: int
     ) -> bytes:
-        """Stamp the markers, and return them in one piece, so that no reader sees only some of them."""
+        """Write the offset and leader epoch into each marker, and return all in one piece, so that no reader sees only
+        some.
+        """
         for index, marker in enumerate(markers):
             length = MARKER_BYTES - LENGTH_PREFIX_BYTES
             _STAMP.pack_into(marker.batch, 0, self.log_end_offset + index, length, leader_epoch)
@@ -134,7 +139,9 @@ class LogState:
     def wrote_markers(
         self, segment: SegmentState, position: int, markers: Sequence[MarkerToWrite]
     ) -> int:
-        """Take note of markers that were written at the log's end. Return the offset of the first one."""
+        """Update indexes, producer state and log end for markers that were written at the log's end. Return the first
+        one's offset.
+        """
         base_offset = self.log_end_offset
         for offset, marker in enumerate(markers, base_offset):
             # This is not this node's clock: a group's coordinator made its markers by its own.
@@ -164,9 +171,10 @@ class LogState:
         return next((at for at, start in enumerate(starts) if start > offset), len(starts))
 
     def checks(self, *, safe_end: int | None = None, kept_from: int = 0) -> LogChecks:
-        """Return the checks of all segments, for `segments-checkpoint`.
+        """Return the checks (size, CRC of the first header) of all segments, for `segments-checkpoint`.
 
-        Segments wholly below `kept_from` are about to be removed. `safe_end` is the recovery point unless it is given.
+        The next start compares the files with them. Segments wholly below `kept_from` are about to be removed.
+        `safe_end` is the recovery point unless it is given.
         """
         removed = {segment.base_offset for segment in self.segments[: self.droppable(kept_from)]}
         return LogChecks(
@@ -196,7 +204,7 @@ class LogState:
         return checks._replace(segments=segments).unsure_of(later)
 
     def appended(self, size_bytes: int, log_end_offset: int, record_count: int) -> None:
-        """Take a write into account that ends at `log_end_offset`."""
+        """Move the log's end to `log_end_offset` after a write, and count it for the next flush and checkpoint."""
         self.log_end_offset = log_end_offset
         self.unflushed_records += record_count
         self.bytes_since_checkpoint += size_bytes

@@ -1,4 +1,4 @@
-"""A WriteTxnMarkers request at a leader's node: its markers by partition, the questions to coordinators, the answers.
+"""A WriteTxnMarkers request at a leader's node: its markers by partition, what coordinators must be asked, the answers.
 
 Markers of one partition are written together, whatever their order in the request; `markers` decides which.
 """
@@ -21,7 +21,7 @@ from oncelog_storage.core.partition_values import MarkerRequest
 
 
 class Asked(NamedTuple):
-    """A marker for one partition, and where its answer goes."""
+    """A marker that a request has for one partition, and the message that takes its result."""
 
     wanted: MarkerRequest
     answer: MarkerAnswer
@@ -30,10 +30,10 @@ class Asked(NamedTuple):
 def by_partition(
     markers: Sequence[TxnMarker], results: Messages[MarkerResult], *, is_verification_on: bool
 ) -> dict[Partition, list[Asked]]:
-    """Return the markers of a request by partition.
+    """Return the markers of a request by partition, each with its result message, which is added to `results`.
 
     Without verification a leader does not know when a transaction began. Then the transactional.id of a marker is left
-    out.
+    out, so that no coordinator is asked.
     """
     groups: dict[Partition, list[Asked]] = {}
     for marker in markers:
@@ -66,9 +66,9 @@ def seen_by(marker: TxnMarker) -> SeenTransaction | None:
 
 
 class StartQuestions:
-    """The questions to coordinators when transactions began, one for each transaction.
+    """The transactions of a request for which the coordinator must be asked when they began, each once.
 
-    A start that no coordinator tells stays unknown, and its marker is refused.
+    A start that no coordinator tells stays unknown, and the marker is refused.
     """
 
     def __init__(
@@ -94,16 +94,18 @@ class StartQuestions:
         return len(self._by_transaction)
 
     def learn(self, starts: Sequence[int | None], now: int) -> None:
-        """Take the answers, in the order of the questions. None: no coordinator answered. Times are in ms."""
+        """Store the coordinators' answers, in the order of the questions. None: no coordinator answered. Times are in
+        ms.
+        """
         for start_ms, questions in zip(starts, self._by_transaction.values(), strict=True):
             for question in questions:
                 question.learn(start_ms, now)
 
 
 def require_own_marker(partition: Partition) -> None:
-    """Check that a leader may write markers for this partition by itself.
+    """Raise KafkaError for a partition of `__consumer_offsets`, for which this leader may not write markers by itself.
 
-    Raises KafkaError for a group shard: its coordinator must write them, or would not know of them (ADR 0015).
+    The group's coordinator must write them, or would not know of them (ADR 0015).
     """
     if partition.topic == CONSUMER_OFFSETS_TOPIC:
         raise KafkaError(
@@ -113,7 +115,9 @@ def require_own_marker(partition: Partition) -> None:
 
 
 def awaited_offset(leader: PartitionReplica, codes: Sequence[ErrorCode]) -> int | None:
-    """Return the last offset that was just written, if it is not committed yet. None: there is nothing to wait for."""
+    """Return the offset whose commit the response must wait for: the last marker's. None: there is nothing to wait
+    for.
+    """
     last_offset = leader.log.log_end_offset - 1
     is_awaited = leader.high_watermark <= last_offset and ErrorCode.NONE in codes
     return last_offset if is_awaited else None

@@ -30,16 +30,17 @@ def is_late(partition: PartitionReplica, request: MarkerRequest) -> bool | None:
 
 
 def needs_its_start(partition: PartitionReplica, request: MarkerRequest) -> bool:
-    """True if the coordinator must be asked when the producer's transaction began, also about a marker that looks late.
+    """True if the coordinator must be asked first when the producer's transaction began.
 
-    This node may have lost the leadership without knowing. The open transaction may have ended elsewhere, and a marker
-    that is called late here may be lost.
+    It is asked also about a marker that looks late, which means of an earlier transaction. This node may have lost the
+    leadership without knowing. The open transaction may have ended elsewhere, and a marker that is called late here may
+    be lost.
     """
     return bool(request.transactional_id) and is_late(partition, request) is not False
 
 
 class StartQuestion(NamedTuple):
-    """A question to the coordinator about one marker, with what was known when it was sent.
+    """A question to the coordinator when the transaction of one marker began, with what was known when it was sent.
 
     The answer is for the leadership that asked. Meanwhile another leader may have let the next transaction in, and a
     leadership that begins now does not know of that.
@@ -55,7 +56,9 @@ class StartQuestion(NamedTuple):
         return cls(verifications, wanted, verifications.known_start(wanted.producer_id))
 
     def learn(self, start_ms: int | None, now: int) -> None:
-        """Take the coordinator's answer. `start_ms` None: no coordinator answered."""
+        """Store the coordinator's answer with the partition's verifications. `start_ms` None: no coordinator
+        answered.
+        """
         producer_id = self.wanted.producer_id
         if self.known is not None and start_ms in (None, self.wanted.transaction_start_ms):
             self.verifications.forget_start(producer_id, self.known)

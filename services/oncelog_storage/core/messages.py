@@ -1,7 +1,8 @@
 """The messages of clients, leaders, followers and coordinators, as Protocols: the fields that the core uses.
 
-The messages of `proto/` have these fields, so a shell passes them to the core as they are. An object for each partition
-between message and core would cost as much as an append. A test may pass any object with these fields.
+The messages of `proto/` have these fields, so the callers, which do the I/O, pass them to the core as they are. An
+object for each partition between message and core would cost as much as an append. A test may pass any object with
+these fields.
 """
 
 from collections.abc import Iterable, Sequence
@@ -116,14 +117,14 @@ class FetchedPartition(LeadersAnswer, Protocol):
 
 
 class SeenMessage(Protocol):
-    """An open transaction as an operator has seen it."""
+    """An open transaction as an operator has seen it who asks for its end."""
 
     start_offset: int
     last_offset: int
 
 
 class TxnMarker(Protocol):
-    """A marker in the marker sender's request."""
+    """A transaction marker in a WriteTxnMarkers request of the marker sender."""
 
     producer_id: int
     producer_epoch: int
@@ -157,7 +158,7 @@ class MarkerResult(Protocol):
 
 
 class TransactionResult(Protocol):
-    """A transaction in the coordinator's answer."""
+    """One transaction in a coordinator's answer: a code for each partition that a leader asked about."""
 
     error_code: int
     transaction_start_ms: int

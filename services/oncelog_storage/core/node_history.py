@@ -1,4 +1,8 @@
-"""The history in a storage node's folder: its registrations, and the newest metadata it acted on (ADR 0027)."""
+"""What a storage node's folder knows of its cluster: the process starts that registered, and the newest metadata.
+
+The controller compares this with its own metadata, to notice that one of the two was put back from an older copy (ADR
+0027).
+"""
 
 import json
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -21,7 +25,11 @@ class MetadataPosition(NamedTuple):
 
 
 class NodeHistory(NamedTuple):
-    """The incarnation that registered last, followed by those that began since then, oldest first."""
+    """The ids of process starts (incarnations) that a folder knows: the one that registered last, then those that began
+    since.
+
+    They stand in order, the oldest first.
+    """
 
     incarnation_ids: tuple[str, ...] = ()
     accepts_loss: bool = False
@@ -29,7 +37,7 @@ class NodeHistory(NamedTuple):
     """True if an older version wrote the folder, without a history. Then the controller does not judge the folder."""
 
     def begun(self, incarnation_id: str) -> "NodeHistory":
-        """Return the history of a process that is about to register under this incarnation."""
+        """Return the history with the incarnation (the id of a process start) that is about to register."""
         if self.is_unknown:
             return self
         last, *tries = self.incarnation_ids or ("",)
@@ -37,11 +45,14 @@ class NodeHistory(NamedTuple):
         return self._replace(incarnation_ids=tuple(one for one in kept if one))
 
     def registered(self, incarnation_id: str) -> "NodeHistory":
-        """Return the history after this incarnation has registered. Earlier incarnations are forgotten."""
+        """Return the history after this incarnation (the id of a process start) has registered: it alone stays."""
         return NodeHistory((incarnation_id,))
 
     def before(self, incarnation_id: str) -> list[str]:
-        """Return the incarnations without this process's own, which says nothing of the folder."""
+        """Return the incarnations (ids of process starts) to be sent with a registration: all but this process's own.
+
+        Its own says nothing of the folder.
+        """
         return [one for one in self.incarnation_ids if one != incarnation_id]
 
     def encode(self) -> bytes:

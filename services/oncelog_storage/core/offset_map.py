@@ -12,14 +12,15 @@ ENTRY_BYTES: Final = 240
 
 
 def key_name(key: bytes) -> bytes:
-    """Return the key itself, or a digest of a long key."""
+    """Return the bytes under which the map keeps a key: the key itself, or a digest if it is long."""
     if len(key) <= _PLAIN_KEY_BYTES_MAX:
         return key
     return blake2b(key, digest_size=_DIGEST_BYTES).digest()
 
 
 class OffsetMap:
-    """The offset map of a cleaning pass. `offsets` has the last offset by `key_name`.
+    """The last offset of each key that a cleaning pass has read (`offsets`, by `key_name`), within `bytes_max` of
+    memory.
 
     `latest_offset` is the last offset whose keys, and those of all earlier offsets, are in the map.
     """

@@ -1,6 +1,6 @@
-"""Offsets by meaning: earliest, latest, by timestamp, by leader epoch. It also decides the deletion of records.
+"""The offsets that clients ask for: earliest, latest, by timestamp, by leader epoch. It also decides DeleteRecords.
 
-`list_offset` is a walk (ADR 0031): it yields queries of a segment's files, and the caller sends the results.
+`list_offset` is a generator (ADR 0031): it yields queries of a segment's files, and the caller sends the results.
 """
 
 from collections.abc import Generator
@@ -21,15 +21,15 @@ NOT_FOUND: Final[Listed] = (-1, -1, -1)
 
 
 class LargestTimestamp(NamedTuple):
-    """A query of the walk for the largest timestamp of the segment with this index. The caller sends it, in ms."""
+    """Yielded by the generator `list_offset` to ask for the largest timestamp in the segment with this index, in ms."""
 
     segment: int
 
 
 class FindTimestamp(NamedTuple):
-    """A query of the walk for the segment's first record from `offset_min` on that is not older than `timestamp`.
+    """Yielded by the generator `list_offset` to ask for a segment's first record that is not older than `timestamp`.
 
-    The caller sends it, or None if there is no such record.
+    Only records from `offset_min` on count. The caller sends it, or None if there is no such record.
     """
 
     segment: int
@@ -38,9 +38,9 @@ class FindTimestamp(NamedTuple):
 
 
 class FindLargest(NamedTuple):
-    """A query of the walk for the first of the segment's records from `offset_min` on that have the largest timestamp.
+    """Yielded by the generator `list_offset` to ask for a segment's first record with the largest timestamp there.
 
-    The caller sends it, or None if there is no such record.
+    Only records from `offset_min` on count. The caller sends it, or None if there is no such record.
     """
 
     segment: int
@@ -121,11 +121,11 @@ def _first_of_largest(leader: PartitionReplica) -> Walk:
 
 
 def inherited_end(leader: PartitionReplica) -> int | None:
-    """Return the offset where this leader epoch began, while the leader may not know what its predecessor had
-    committed.
+    """Return the offset where this leader epoch began, if the leader does not know yet whether all below it is
+    committed. None: it knows.
 
-    Until then a smaller end offset would be a lie. The next fetches of followers tell the leader (KIP-207). None: the
-    leader knows.
+    Meanwhile it may answer no smaller end offset, because its predecessor may have committed more. The next fetches of
+    followers tell the leader (KIP-207).
     """
     replicas = leader.replicas
     if replicas is None or leader.high_watermark >= replicas.epoch_start_offset:

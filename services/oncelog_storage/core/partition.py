@@ -41,7 +41,10 @@ UNKNOWN_LEADERSHIP: Final = Leadership(-1, -1, False, 0, 0)
 
 
 class PartitionReplica:
-    """One partition of this node, whether it leads or follows. It changes nothing of `log` but the producer state."""
+    """One partition of this node, led or followed: it decides what is appended, committed and read.
+
+    It changes nothing of `log` but the producer state.
+    """
 
     def __init__(self, log: LogState, high_watermark: int | None = None) -> None:
         self.log = log
@@ -100,17 +103,18 @@ class PartitionReplica:
         )
 
     def follow(self) -> None:
-        """Follow another leader.
+        """Follow another leader: drop the state of followers, and the verification guards (KIP-890) of transactions.
 
-        That leader writes the markers which would invalidate guards here, so guards are dropped.
+        That leader writes the markers that would invalidate these guards.
         """
         self.replicas = None
         self.verifications = Verifications()
 
     def _learn_coordinator_epoch(self) -> None:
-        """A new leader of a shard takes the greatest coordinator epoch from the log (ADR 0016).
+        """Set the coordinator epoch of an internal topic's partition to the greatest one in its log (ADR 0016).
 
-        A coordinator's own batches carry it as producer epoch; a client's entry shows a transaction, open or ended.
+        A coordinator's own batches carry it as producer epoch. Producers with a transaction, open or ended, are
+        clients.
         """
         if self.partition.topic not in INTERNAL_TOPICS:
             return
@@ -248,7 +252,8 @@ class PartitionReplica:
     def begin_verification(
         self, header: BatchHeader, *, supports_epoch_bump: bool, now: int
     ) -> VerificationGuard | None:
-        """Return the guard under which the coordinator must be asked. None: this transaction is known here.
+        """Return the guard (KIP-890) of a transaction that the coordinator must be asked about. None: it is open here
+        already.
 
         Raises KafkaError(INVALID_PRODUCER_EPOCH) for a stale epoch. `now` is in ms.
         """
@@ -273,7 +278,7 @@ class PartitionReplica:
         *,
         needs_guard: bool,
     ) -> Appended | None:
-        """Check a batch by rules 5 to 8 of facts 9. None: the batch may be written.
+        """Check a batch's sequence, epoch and transaction (rules 5 to 8 of facts 9). None: the batch may be written.
 
         Otherwise the batch was appended before, and its first place is returned. Raises KafkaError.
         """
@@ -305,7 +310,8 @@ class PartitionReplica:
         expected_base_offset: int | None,
         is_last_batch: Callable[[int], bool],
     ) -> Appended | None:
-        """Check a coordinator's batch for its shard. None: the batch may be written.
+        """Check a coordinator's batch for its shard (its partition of an internal topic). None: the batch may be
+        written.
 
         Otherwise the batch was appended before, and its first place is returned. A coordinator is an idempotent
         producer to its shard, so a retry gets the offset of the first append. The coordinator is fenced by its
@@ -359,7 +365,7 @@ class PartitionReplica:
         )
 
     def written(self, header: BatchHeader) -> None:
-        """Note that a client's batch is in the log: its verification is used up."""
+        """Drop the verification of a client's transactional batch, because the batch is in the log."""
         if header.is_transactional:
             self.verifications.appended(header.producer_id, header.producer_epoch, False)
 
@@ -374,7 +380,9 @@ class PartitionReplica:
     # High watermark.
 
     def move_local_end(self, offset: int) -> bool:
-        """Note that this node has done its part up to `offset`. Return True if the high watermark moved."""
+        """Set the offset below which this node's records are written and, if the topic wants it, synced. Return True if
+        the high watermark moved.
+        """
         self.local_end = offset
         if self.replicas is not None:
             return self.move_with_followers()
@@ -405,7 +413,10 @@ class PartitionReplica:
             self._move_high_watermark(reached)
 
     def truncated(self, *, has_started_over: bool) -> None:
-        """Note that the log was cut. `has_started_over` says that it is empty now, and may begin at another offset."""
+        """Move the local end and the high watermark back after the log was cut.
+
+        `has_started_over` says that the log is empty now, and may begin at another offset.
+        """
         log = self.log
         # An empty log may begin behind where the old one ended, and has nothing that this node could still do.
         self.local_end = (
@@ -436,7 +447,8 @@ class PartitionReplica:
         liveness: Liveness,
         now_s: float,
     ) -> PositionTaken:
-        """Take a follower's position: it has everything below its fetch offset, if its history is this one.
+        """Count a follower as having everything below its fetch offset, if its history is this log's. Return what that
+        changed.
 
         `now_s` is monotonic. Raises KafkaError(REPLICA_NOT_AVAILABLE) if this node does not lead the partition with
         followers, or if the other node is no replica.

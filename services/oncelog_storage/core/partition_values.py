@@ -1,4 +1,4 @@
-"""Values that go into a partition's decisions and come out of them."""
+"""The arguments and results of `PartitionReplica`'s methods, as tuples."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from oncelog.record.control import Marker, MarkerType, encode_marker
 
 
 class Leadership(NamedTuple):
-    """The leadership of a partition, as the metadata image says."""
+    """Who leads a partition, and in which leader epoch, as the metadata image says. `is_here`: it is this node."""
 
     leader: int
     leader_epoch: int
@@ -41,7 +41,10 @@ class FollowerPosition(NamedTuple):
 
 
 class PositionTaken(NamedTuple):
-    """The changes that a follower's position made at the leader."""
+    """What a leader found when it counted a follower's fetch position.
+
+    Either the logs diverge, or the follower's log start and the high watermark may have moved, and it may join the ISR.
+    """
 
     diverging: Divergence | None
     has_log_start_moved: bool = False

@@ -39,7 +39,9 @@ NO_OFFSET: Final = -1
 
 
 class KeptBatch(NamedTuple):
-    """One of a producer's last batches. `last_sequence` is -1 for a batch without sequences."""
+    """One of a producer's last batches, kept to recognise a retry. `last_sequence` is -1 for a batch without
+    sequences.
+    """
 
     last_sequence: int
     last_offset: int
@@ -201,8 +203,8 @@ class ProducerStates:
         """Return NONE if this marker may be written, else its error code (facts 9, "Markers").
 
         A marker of an unknown producer id is accepted. Under TV2 an end of a transaction raises the epoch. So a marker
-        at the stored epoch is late and must not end the transaction that has begun since. If no transaction is open,
-        such a marker only repeats (KAFKA-19999). At the largest epoch, the end could not raise it.
+        at the stored epoch is late and must not end the transaction that has begun since. It is accepted if no
+        transaction is open, for it only repeats (KAFKA-19999), and at the largest epoch, which the end could not raise.
         """
         entry = self._entries.get(producer_id)
         if entry is None:
@@ -245,7 +247,9 @@ class ProducerStates:
     # Changes: they never refuse, what they are given is in the log.
 
     def apply_batch(self, batch: BatchHeader, base_offset: int) -> None:
-        """Take note of a data batch with a producer id that was written at `base_offset`."""
+        """Update the producer's epoch, last batches and open transaction for a data batch that was written at
+        `base_offset`.
+        """
         producer_id, offset_delta = batch.producer_id, batch.last_offset_delta
         entry = self._entries.get(producer_id)
         if entry is None:
@@ -268,7 +272,7 @@ class ProducerStates:
         marker_offset: int,
         timestamp: int,
     ) -> CompletedTransaction | None:
-        """Take note of a marker that was written.
+        """Update the producer's state for a marker that was written.
 
         Return the transaction that it ended; None if the producer had none open here.
         """
@@ -294,7 +298,9 @@ class ProducerStates:
         )
 
     def high_watermark_moved(self, high_watermark: int) -> None:
-        """Release markers below the high watermark: every in-sync replica has them, and they stop holding the LSO."""
+        """Stop holding the LSO for transactions whose marker is below the high watermark: every in-sync replica has
+        it.
+        """
         if not self._unreplicated:
             return
         passed = [first for first, marker in self._unreplicated.items() if marker < high_watermark]

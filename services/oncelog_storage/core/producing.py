@@ -1,14 +1,14 @@
 """A Produce request at a leader, stage by stage: refusals, verification, append, and the wait (facts 9).
 
 ```
-check ──▶ unfinished ──▶ needs_verification, questions ──▶ to_append ──▶ wanted
+check ──▶ unchecked ───▶ needs_verification, questions ──▶ to_append ──▶ wanted
   │           │                   │                            │            │
 refused   a long check,     the coordinator               the write     the commit
           another codec       is asked
 ```
 
 Answers are filled in place: one object for each partition more would cost as much as the append. The order is Kafka's:
-a repeated batch is answered before anything is asked of the coordinator. Pure: the shell checks long batches in a
+a repeated batch is answered before anything is asked of the coordinator. Pure: the caller checks long batches in a
 thread, asks, writes and waits.
 """
 
@@ -93,8 +93,8 @@ class ProducedBatch(Generic[HostedT]):
                 answer.record_errors.add(index=index, message=message)
 
     def note_refused(self, *, supports_epoch_bump: bool, now: int) -> None:
-        """Remember a transactional batch that its leader refused: a later one of the same producer must not go first
-        (facts 9).
+        """Store the sequence of a transactional batch that its leader refused, so that no later one of its producer
+        goes first (facts 9).
 
         The header's own fields count, as in Kafka, even if the bytes were refused.
         """
@@ -108,7 +108,7 @@ class ProducedBatch(Generic[HostedT]):
                 )
 
     def change_to(self, records: bytes) -> None:
-        """Take other bytes for the batch: in the topic's codec, or with another maximum timestamp."""
+        """Replace the batch's bytes: by those in the topic's codec, or with another maximum timestamp."""
         if records is not self.records:
             self.records = records
             self.header = read_header(records)
@@ -138,7 +138,10 @@ class Wanted(Enum):
 
 
 class Question(NamedTuple, Generic[HostedT]):
-    """A question to the coordinator about all partitions of one producer id and epoch. It is sent once."""
+    """A question to the transaction coordinator: are these partitions in the producer's transaction?
+
+    It is sent once for all partitions of one producer id and epoch.
+    """
 
     producer_id: int
     producer_epoch: int
@@ -150,7 +153,10 @@ class Question(NamedTuple, Generic[HostedT]):
 
 
 class Producing(Generic[HostedT]):
-    """One Produce request. `adds_partition` is TV2: the coordinator adds the partition to the transaction."""
+    """The state of one Produce request at a leader's node, with the decisions of each stage.
+
+    `adds_partition` is TV2: the coordinator adds the partition to the transaction.
+    """
 
     def __init__(
         self,
@@ -241,7 +247,7 @@ class Producing(Generic[HostedT]):
         return {batch.leader.partition for batch in self.batches if not batch.is_refused}
 
     def unchecked(self) -> list[ProducedBatch[HostedT]]:
-        """Return the batches whose records take long to check."""
+        """Return the batches that are not checked yet, because the check of their records takes long."""
         return [batch for batch in self.batches if not batch.is_refused and not batch.is_checked]
 
     def to_recompress(self) -> list[ProducedBatch[HostedT]]:
@@ -257,7 +263,9 @@ class Producing(Generic[HostedT]):
         return self._adds_partition or is_verification_on
 
     def note_refused(self, now: int, *, is_verification_on: bool) -> None:
-        """Remember refused batches of a transaction, before any batch of this or the next request is verified."""
+        """Store the sequences of refused transactional batches, before any batch of this or the next request is
+        verified.
+        """
         if self._transactional_id and self.needs_guard(is_verification_on=is_verification_on):
             for batch in self.batches:
                 if batch.is_refused:
@@ -280,7 +288,7 @@ class Producing(Generic[HostedT]):
     def questions(self, now: int) -> list[Question[HostedT]]:
         """Return the questions to the coordinator, about the partitions that need verification.
 
-        The other batches go on.
+        A batch that is not in a question needs none, or is refused here for its stale epoch.
         """
         asked: dict[tuple[int, int], Question[HostedT]] = {}
         for batch in self.batches:
@@ -304,7 +312,11 @@ class Producing(Generic[HostedT]):
     def verified(
         self, question: Question[HostedT], codes: Sequence[ErrorCode], start_ms: int, now: int
     ) -> None:
-        """Take the coordinator's code for each partition, and when the transaction began, in ms; 0: unknown."""
+        """Refuse the batches to which the coordinator gave an error code; store when the transaction began for the
+        others.
+
+        `start_ms` is in ms; 0: unknown.
+        """
         for batch, code in zip(question.batches, codes, strict=True):
             if code:
                 batch.refuse(
@@ -342,7 +354,7 @@ class Producing(Generic[HostedT]):
         return any(batch.is_awaited for batch in self.batches)
 
     def wanted(self, batch: ProducedBatch[HostedT]) -> Wanted:
-        """Return the state that the batch must reach.
+        """Return the state that the batch must reach before its producer is answered, such as COMMITTED.
 
         The batch is refused if its leader epoch is over, which may have happened while the request waited. The records
         at its offset now, committed or not, may be another leader's.

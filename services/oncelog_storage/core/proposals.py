@@ -22,7 +22,7 @@ class Refused(NamedTuple, Generic[HostedT]):
 
 
 class Answered(NamedTuple, Generic[HostedT]):
-    """The effects of the controller's answer to ISR proposals."""
+    """What the controller's answer to ISR proposals says: those it refused, and those that are over."""
 
     refused: list[Refused[HostedT]]
     settled: list[HostedT]
@@ -48,7 +48,7 @@ class Proposals(Generic[HostedT]):
         self._open[hosted] = state.propose(isr)
 
     def to_send(self) -> dict[HostedT, Proposal]:
-        """Return the open proposals that the metadata has not settled meanwhile."""
+        """Return the open proposals, without those that newer metadata have made void."""
         self._open = {
             hosted: proposal
             for hosted, proposal in self._open.items()
@@ -66,9 +66,10 @@ class Proposals(Generic[HostedT]):
             message.isr.extend(proposal.isr)
 
     def refused(self, sent: Mapping[HostedT, Proposal], error_code: int) -> list[HostedT] | None:
-        """Take the refusal of a whole request. Return the partitions whose proposals are over.
+        """Drop the proposals of a request that was refused as a whole. Return their partitions, whose leader checks the
+        ISR again.
 
-        None: another controller may take the request.
+        None: the request is to be sent again, to another controller perhaps.
         """
         if error_code in _UNKNOWN:
             return None
@@ -77,9 +78,10 @@ class Proposals(Generic[HostedT]):
     def settle_proposals(
         self, sent: Mapping[HostedT, Proposal], answers: Iterable[PartitionCode]
     ) -> Answered[HostedT]:
-        """Take the controller's answers.
+        """Close the proposals that the controller has answered. Return the refused ones, and the partitions to check
+        again.
 
-        An accepted proposal stays pending until the image brings its ISR: until then the maximal ISR counts.
+        An accepted proposal stays pending until the metadata image brings its ISR: until then the maximal ISR counts.
         """
         codes = {Partition(each.topic, each.partition): each.error_code for each in answers}
         found: Answered[HostedT] = Answered([], [])
@@ -94,7 +96,7 @@ class Proposals(Generic[HostedT]):
         return found
 
     def _close(self, hosted: HostedT, proposal: Proposal) -> None:
-        """Note that a proposal need not be sent again.
+        """Send this proposal no more.
 
         Another one may be open by now, if the image was faster than the answer.
         """

@@ -1,4 +1,8 @@
-"""The places where readers of a log go on. Mostly a reader reads on, so little else stays in memory."""
+"""Where the last read of a log ended, so that the next one need not search, and which segments keep their indexes
+loaded.
+
+Mostly a reader reads on, so little else stays in memory.
+"""
 
 from typing import Final, Generic, TypeVar
 
@@ -11,7 +15,9 @@ SegmentT = TypeVar("SegmentT", bound=SegmentState)
 
 
 class ReadPlaces(Generic[SegmentT]):
-    """The places where readers of one log go on."""
+    """The position where the last read of a log's newest segment ended, and the sealed segments that were read
+    lately.
+    """
 
     def __init__(self) -> None:
         # The place where the last read of the newest segment ended: a consumer at the tail goes on from there.
@@ -28,7 +34,7 @@ class ReadPlaces(Generic[SegmentT]):
     def was_read(
         self, segment: SegmentT, next_offset: int, end_position: int, *, is_newest: bool
     ) -> None:
-        """Note that a read of this segment ended at `next_offset` and `end_position`.
+        """Keep where a read of this segment ended, for the read that follows.
 
         At most `LOADED_SEGMENTS_MAX` sealed segments keep their indexes in memory.
         """
@@ -45,10 +51,10 @@ class ReadPlaces(Generic[SegmentT]):
         return segment in self._recently_read
 
     def forget_sealed(self) -> None:
-        """Forget the sealed segments, because some were dropped or replaced."""
+        """Drop the sealed segments that were read lately, because some were dropped from the log or replaced."""
         self._recently_read = []
 
     def forget(self) -> None:
-        """Forget all segments, because all are about to be replaced."""
+        """Drop all positions and segments, because all segments are about to be replaced."""
         self._tail = (None, -1, 0)
         self._recently_read = []

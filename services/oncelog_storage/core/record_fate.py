@@ -1,4 +1,7 @@
-"""The fate of the record at one offset, as its partition's leader knows it. It is a walk over the log (ADR 0031)."""
+"""What became of the record at one offset, as its partition's leader knows it: committed, aborted, compacted and so on.
+
+It is a walk over the log: a generator that asks its caller for bytes (ADR 0031).
+"""
 
 from collections.abc import Generator, Sequence
 from enum import IntEnum
@@ -13,7 +16,7 @@ from oncelog_storage.core.producer_state import ProducerEntry
 
 
 class Fate(IntEnum):
-    """The possible fates of a record, with the numbers of `RecordFate` in `proto/`."""
+    """What may have become of a record, with the numbers of `RecordFate` in `proto/`."""
 
     BELOW_LOG_START = 1
     NOT_WRITTEN = 2
@@ -37,7 +40,7 @@ class RecordFate(NamedTuple):
 
 
 class ReadBatchAt(NamedTuple):
-    """A request of the walk for the batch that holds this offset.
+    """Yielded by the generator `record_fate` to ask for the batch that holds this offset.
 
     The caller sends its bytes, or empty bytes for none.
     """
@@ -46,7 +49,7 @@ class ReadBatchAt(NamedTuple):
 
 
 class AbortedAt(NamedTuple):
-    """A request of the walk for the aborted transactions with data at this offset. The caller sends them."""
+    """Yielded by the generator `record_fate` to ask for the aborted transactions with data at this offset."""
 
     offset: int
 

@@ -6,7 +6,7 @@ batches   ──▶ Replay.replay_batch ─▶ producer state, leader epochs, in
 end       ──▶ needed_end, starts_over
 ```
 
-The shell (`log_recovery`) reads files, and cuts, deletes and sets aside what is decided here.
+The caller (`log_recovery`) reads files, and cuts, deletes and sets aside what is decided here.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ UNKNOWN_LOG_START: Final = -1
 
 
 class Snapshots(NamedTuple):
-    """The offsets of a log's producer snapshots."""
+    """The producer snapshots that a starting node may load, and those it must delete, by offset."""
 
     usable: list[int]
     """The snapshots that a start may load, the best one first."""
@@ -35,7 +35,8 @@ class Snapshots(NamedTuple):
 
 
 def usable_snapshots(log: LogState, offsets: Sequence[int], first_base: int | None) -> Snapshots:
-    """Return the snapshots that a start may load. `offsets` ascend; `first_base` is the first segment's base offset.
+    """Return the producer snapshots that a starting node may load. `offsets` ascend; `first_base` is the first
+    segment's base offset.
 
     A snapshot above the high watermark has forgotten the transactions that end above it, and the LSO would pass them.
     So it serves only if the high watermark is not known, and it holds the LSO until the high watermark is above it.
@@ -89,7 +90,10 @@ def learn_epochs(leader_epochs: LeaderEpochs, batches: Iterable[Found], start: i
 
 
 class Replay:
-    """The replay of a log's batches, in order. Batches before `start` are in the snapshot, and are only indexed."""
+    """Rebuilds the state of a log in memory from its batches, in order.
+
+    Batches before `start` are in the loaded snapshot, and are only indexed.
+    """
 
     def __init__(self, log: LogState, start: int) -> None:
         self._log = log
@@ -98,7 +102,10 @@ class Replay:
         """The leader epoch of the batch before."""
 
     def begin(self, segment: SegmentState, position: int, offset: int, *, is_newest: bool) -> None:
-        """Begin the replay inside of a segment: at `position`, where `offset` was found. Raises BrokenBatch."""
+        """Begin the replay inside of a segment: at `position`, where `offset` was found.
+
+        Raises BrokenBatch if the segment ends before that, or another offset must be there.
+        """
         if position > segment.size_bytes:
             # Everything before `start` was synced once; the header of its last batch stands, the rest is gone.
             raise BrokenBatch(segment.size_bytes, CUT_BATCH)
@@ -107,7 +114,8 @@ class Replay:
     def _check_boundary(
         self, segment: SegmentState, position: int, offset: int, *, is_newest: bool
     ) -> None:
-        """Check that a batch begins where the snapshot was taken: a batch ended there, so another offset is damaged.
+        """Raise BrokenBatch if the batch found at `position` does not begin at the snapshot's offset, where a batch
+        ended.
 
         Only the newest segment is checked: elsewhere compaction may have taken the batches around.
         """
@@ -126,7 +134,10 @@ class Replay:
         *,
         is_newest: bool,
     ) -> None:
-        """Replay the next batch. Raises BrokenBatch, and then nothing of the batch counts."""
+        """Apply the next batch to producer state, leader epochs, indexes and log end.
+
+        Raises BrokenBatch, and then nothing of the batch counts.
+        """
         if is_newest:
             self._check_tail_gap(segment, position, fields)
         log, last_offset = self._log, fields[0] + fields[6]
@@ -156,10 +167,10 @@ class Replay:
         log.log_end_offset = last_offset + 1
 
     def _check_tail_gap(self, segment: SegmentState, position: int, fields: HeaderFields) -> None:
-        """Check a gap before the log's last batch.
+        """Raise BrokenBatch for a gap before the log's last batch, unless compaction may have made it.
 
-        No batch follows that could tell a damaged base offset from a gap. So compaction must have made the gap: here,
-        or at the leader, when this replica copied a compacted topic.
+        No batch follows that could tell a damaged base offset from a gap. Compaction makes gaps here, or at the leader
+        from which this replica copied.
         """
         log = self._log
         is_last = position + fields[1] + LENGTH_PREFIX_BYTES == segment.size_bytes
@@ -169,7 +180,7 @@ class Replay:
 
 
 def needed_end(log: LogState) -> int:
-    """Return the offset before which the log must not end.
+    """Return the offset that the log must reach; a log that ends before it has lost records that were safe on disk.
 
     This is checked before anything is deleted: files behind a hole may be all that a backup does not have.
     """
@@ -179,9 +190,10 @@ def needed_end(log: LogState) -> int:
 def proven_end(
     recovery_point: int | None, checks: LogChecks | None, snapshots: Sequence[int]
 ) -> int:
-    """Return how far the log was safe on disk, by other files, if its recovery point is not known; else 0.
+    """Return how far the log was safe on disk, if its recovery point is not known; else 0.
 
-    A log that is truncated always gets a recovery point. So neither file can be older than a truncation.
+    `segments-checkpoint` and the producer snapshots say it. A log that is truncated always gets a recovery point. So
+    neither can be older than a truncation.
     """
     if recovery_point is not None:
         return 0
@@ -191,9 +203,7 @@ def proven_end(
 def lost_from(
     recovery_point: int | None, checks: LogChecks | None, *, may_have_lost_power: bool
 ) -> int:
-    """Return the offset from which files may be missing or short after a power cut, without a fault that is reported
-    here.
-    """
+    """Return the offset from which missing or short files are no fault, because a power cut may have taken them."""
     if not may_have_lost_power:
         return NO_POWER_LOST
     if recovery_point is not None:
@@ -202,7 +212,7 @@ def lost_from(
 
 
 def is_old(checks: LogChecks, recovery_point: int | None) -> bool:
-    """True if the checks are older than the recovery point.
+    """True if the checks of `segments-checkpoint` are older than the recovery point.
 
     Each checkpoint writes them before it moves the recovery point.
     """
@@ -210,8 +220,8 @@ def is_old(checks: LogChecks, recovery_point: int | None) -> bool:
 
 
 def starts_over(log: LogState) -> bool:
-    """True if the log ends before its start: records were deleted that a power cut then took.
+    """True if the log ends before its start: a power cut took records that were deleted before.
 
-    It begins empty at its start.
+    The log then begins empty at its start.
     """
     return log.log_start_offset > log.log_end_offset

@@ -1,7 +1,8 @@
 """The damage in the log of a node that does not run, and what is lost when the operator accepts it.
 
-A partition that is damaged where no start may cut (`core.damage`) stays closed until somebody decides. The decision
-offered is Kafka's: the log ends before the first damage. What is behind it is set aside, never deleted.
+A starting node cuts off only an unfinished write, or what a power cut spoilt (`core.damage`). A partition with other
+damage stays closed until somebody decides. The decision offered is Kafka's: the log ends before the first damage. What
+is behind it is set aside, never deleted.
 
 This module is pure: the caller reads segments and counts records.
 """
@@ -43,7 +44,7 @@ class FoundLog(NamedTuple):
     may_have_gaps: bool = True
 
     def faults(self) -> dict[int, str]:
-        """Return the fault of each segment that is there and wrong, by its base offset."""
+        """Return, by base offset, what is wrong with each segment that is there but is not as it was written."""
         if self.checks is not None and self.checks.partition != self.partition.partition:
             return {each.base_offset: "is another partition's" for each in self.segments}
         faults = faults_of(
@@ -57,7 +58,7 @@ class FoundLog(NamedTuple):
 
 
 class Read(NamedTuple):
-    """The end of the sound batches of a segment."""
+    """The result of reading one segment: where its sound batches end, and what is wrong behind them."""
 
     position: int
     end_offset: int

@@ -1,4 +1,4 @@
-"""Batches as a walk reads them: header fields without objects, the CRC, and the change of producer state.
+"""Reads batches in a log's bytes: header fields without objects, the check of the CRC, the change of producer state.
 
 Recovery walks hundreds of thousands of batches and a fetch checks each batch it serves. So this module reads the header
 as a tuple (`HEADER.unpack_from`) where `oncelog.record` gives a dataclass.

@@ -6,7 +6,7 @@ answer:  dirty partitions ◀── news_of: a divergence, records, another log 
 ```
 
 A session costs nothing for partitions in which nothing happens: a request names only those whose position changed, and
-an answer only those that have something to say. Pure: the shell reads records, waits and keeps the time.
+an answer only those that have something to say. Pure: the caller reads records, waits and tells the time.
 """
 
 from typing import Final, NamedTuple
@@ -22,7 +22,7 @@ _NOTHING: Final = PositionTaken(None)
 
 
 class News(NamedTuple):
-    """The news of a partition for an answer, besides its leader and high watermark."""
+    """What an answer must tell a follower about a partition, besides its leader and high watermark."""
 
     is_due: bool
     """True if the answer must name the partition even without records."""
@@ -84,7 +84,7 @@ class FollowedPartition:
     def moved_to(
         self, position: FollowerPosition, current_leader_epoch: int, node_epoch: int
     ) -> None:
-        """Take a new position from the follower's request."""
+        """Store a new position from the follower's request. The next answer compares it with the leader's history."""
         if self.diverging is not None or position.fetch_offset <= self.position.fetch_offset:
             # The follower did not take the high watermark and log start of the last answer.
             self.sent_high_watermark = self.sent_log_start = _NEVER_SENT
@@ -95,7 +95,10 @@ class FollowedPartition:
         self.diverging = None
 
     def apply_position(self, partition: PartitionReplica, now_s: float) -> PositionTaken:
-        """Count the position once, and return what it changed. Raises KafkaError(REPLICA_NOT_AVAILABLE)."""
+        """Give the follower's position to the partition's leader, once, and return what it changed there.
+
+        Raises KafkaError(REPLICA_NOT_AVAILABLE).
+        """
         session, state = self.session, partition.replicas
         node_id = session.node_id
         if self.is_taken and state is not None and node_id in state.followers:
@@ -106,7 +109,7 @@ class FollowedPartition:
         return taken
 
     def news_of(self, partition: PartitionReplica) -> News:
-        """Return the news of the partition.
+        """Return what the next answer must tell the follower about the partition: a divergence, records, a log start.
 
         Raises KafkaError(OFFSET_OUT_OF_RANGE): the follower must begin where this log does.
         """
@@ -151,7 +154,7 @@ class ReplicaSession(Liveness):
         self.is_closed = False
 
     def wake(self) -> None:
-        """Wake the follower's request that waits for news. The shell's session overrides this."""
+        """Wake the follower's request that waits for news. `replica_sessions`, where requests wait, overrides this."""
 
     def followed(self, partition: Partition) -> FollowedPartition:
         found = self.partitions.get(partition)
@@ -179,9 +182,8 @@ class ReplicaSession(Liveness):
         self.wake()
 
     def go_on(self, session_id: int, session_epoch: int, now_s: float) -> ErrorCode:
-        """Take the session's next request.
-
-        Return NONE, or the code for a session that a lost request or answer has ended.
+        """Accept the session's next request. Return NONE, or the code for a session that a lost request or answer has
+        ended.
         """
         if session_id != self.session_id:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -218,7 +220,7 @@ class ReplicaSession(Liveness):
         return is_late
 
     def said(self, followed: FollowedPartition, high_watermark: int, log_start_offset: int) -> None:
-        """Note that an answer without an error has left."""
+        """Store what an answer without an error has told the follower, so that only changes are told again."""
         followed.sent_high_watermark = high_watermark
         followed.sent_log_start = log_start_offset
         self.late.pop(followed, None)

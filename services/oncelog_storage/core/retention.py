@@ -10,7 +10,7 @@ from oncelog_storage.core.partition import PartitionReplica
 
 
 class LogStart(NamedTuple):
-    """The start that retention gives to a log."""
+    """The offset where a log must start by its topic's retention."""
 
     offset: int
     rolls: bool = False
@@ -66,7 +66,7 @@ def _expired_before(
     high_watermark: int,
     now: int,
 ) -> int:
-    """Return the base offset of the first segment that is young enough."""
+    """Return the base offset of the first segment that retention.ms still keeps; the log's end if it keeps none."""
     if config.retention_ms < 0:
         return 0
     for segment in facts:
@@ -77,7 +77,9 @@ def _expired_before(
 
 
 def _surplus_before(config: TopicConfig, sizes: Sequence[tuple[int, int]]) -> int:
-    """Return the log start if whole old segments above retention.bytes went. The newest segment always stays."""
+    """Return the log start when the whole old segments beyond retention.bytes are deleted. The newest segment always
+    stays.
+    """
     if config.retention_bytes < 0:
         return 0
     surplus = sum(size_bytes for _, size_bytes in sizes) - config.retention_bytes
@@ -102,10 +104,10 @@ def removable_below(
 ) -> int:
     """Return the offset below which segments may go.
 
-    They are before the log start that is stored on disk, and the next start reads none of them. A start of a partition
-    with followers takes a producer snapshot from below the stored high watermark (`core.recovery`). That snapshot may
-    be much older than the recovery point, and the batches behind it are replayed. A transaction that is open there
-    would stay open if its marker were deleted.
+    They are before the log start that is stored on disk, and the next start reads none of them. The start of a
+    partition with followers loads a producer snapshot from below the stored high watermark (`core.recovery`). That
+    snapshot may be much older than the recovery point, and the batches behind it are replayed. A transaction that is
+    open there would stay open if its marker were deleted.
     """
     below = min(log_start, recovery_point)
     if replica_count <= 1:

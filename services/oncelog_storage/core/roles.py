@@ -23,7 +23,7 @@ HostedT = TypeVar("HostedT", bound=PartitionReplica)
 
 
 class RoleStep(Enum):
-    """The shell's step after a metadata image has named a partition."""
+    """What this node must do with a partition after new metadata have named it."""
 
     NOTHING = "nothing"
     COMMIT = "commit"
@@ -42,7 +42,7 @@ class Role(NamedTuple):
 
 
 class DamageRole(NamedTuple):
-    """The shell's steps for a damaged copy of a partition."""
+    """What this node must do about a damaged copy of a partition."""
 
     leaves_fetcher: bool = False
     isr: list[int] | None = None
@@ -55,7 +55,10 @@ class DamageRole(NamedTuple):
 def missing_replicas(
     old: Mapping[str, TopicFacts], new: Mapping[str, TopicFacts], node_id: int
 ) -> Iterator[Partition]:
-    """Yield the replicas that the new image gives to this node. A leader is made when it is first used."""
+    """Yield the partitions that this node must follow by the new metadata, of topics that changed.
+
+    A partition that it leads is made when it is first used.
+    """
     for name, topic in new.items():
         if topic is old.get(name):
             continue
@@ -75,7 +78,10 @@ class Roles(Generic[HostedT]):
         self._repairing: set[HostedT] = set()
 
     def assign_role(self, hosted: HostedT, found: PartitionFacts | None, now_s: float) -> Role:
-        """Take over what the image says of a partition; None: it does not exist. Return the step that follows."""
+        """Set the partition's role to what the image says of it, and return the step that follows.
+
+        `found` None: the partition does not exist.
+        """
         if found is None:
             self._strays.pop(hosted, None)
             self._left_at.pop(hosted, None)
@@ -142,15 +148,17 @@ class Roles(Generic[HostedT]):
                 return DamageRole()
 
     def repair_ended(self, hosted: HostedT) -> None:
-        """Note that a repair has ended. The copy is whole again, or is to be tried again."""
+        """Allow the next repair of this copy, because one has ended. The copy is whole again, or is to be tried
+        again.
+        """
         self._repairing.discard(hosted)
 
     # High watermarks.
 
     def high_watermarks(self, all_hosted: Iterable[HostedT]) -> dict[Partition, int]:
-        """Return the high watermarks of partitions with followers, which a start after a crash begins from.
+        """Return the high watermarks to store for the next start, of partitions with followers.
 
-        If this node has the only replica, the log's end says it.
+        If this node has the only replica, its log's end is the high watermark.
         """
         return {
             hosted.partition: hosted.high_watermark
@@ -163,7 +171,7 @@ class Roles(Generic[HostedT]):
 
 
 class ReplicationMetrics(NamedTuple):
-    """Counts for metrics: how well followers, and transactions, of the partitions led here keep up."""
+    """Counts for metrics of the partitions led here: replicas that lag, and transactions that are late."""
 
     under_replicated_count: int
     under_min_isr_count: int

@@ -21,7 +21,7 @@ SegmentT = TypeVar("SegmentT", bound=SegmentState)
 
 
 class Place(NamedTuple, Generic[HostedT, SegmentT]):
-    """The place in a segment where scrubbing goes on."""
+    """The place in a sealed segment up to which it was checked for damage, and where the check goes on."""
 
     leader: HostedT
     segment: SegmentT
@@ -53,7 +53,7 @@ class Place(NamedTuple, Generic[HostedT, SegmentT]):
 def places(
     hosted: Iterable[tuple[HostedT, Sequence[SegmentT]]],
 ) -> list[Place[HostedT, SegmentT]]:
-    """Return the beginnings of the sealed segments, for partitions that other nodes have too."""
+    """Return a place at the beginning of each sealed segment to check, of partitions that other nodes have too."""
     return [
         Place(
             leader,
@@ -76,7 +76,7 @@ class Finding(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """The result of one read of a segment."""
+    """The result of checking one piece of a segment for damage."""
 
     position: int
     """The position where the next read begins, in bytes."""
@@ -97,7 +97,7 @@ def look_at(
     *,
     wanted_bytes: int,
 ) -> Looked:
-    """Check the bytes at `position` of a segment of `size_bytes` that ends at `end_offset`, -1 for unknown.
+    """Check the batches at `position` of a segment of `size_bytes` that ends at `end_offset`, -1 for unknown.
 
     `wanted_bytes` were asked for. Fewer come at the segment's end, and from a file that is shorter than it was. The CRC
     does not cover all fields, so these are checked by other facts: offsets must rise, and the leader epoch must be the
@@ -128,7 +128,9 @@ def look_at(
 
 
 def look_on(place: Place[HostedT, SegmentT], bytes_max: int) -> Walk[Looked]:
-    """Check about `bytes_max` more of a segment, and return the result. A longer batch is read whole."""
+    """Check about `bytes_max` more bytes of a segment for damage, and return the result. A longer batch is read
+    whole.
+    """
     wanted = bytes_max
     while not place.is_at_end:
         data = yield Read(place.position, min(wanted, place.size_bytes - place.position))

@@ -1,4 +1,4 @@
-"""The checks of a log's segments, by which a start notices a segment that is missing, exchanged, or another log's.
+"""The checks of a log's segments, which show a starting node a segment that is missing, exchanged, or another log's.
 
 `segments-checkpoint`, in the partition's folder, is written with each checkpoint and before the first batch of each
 segment. Text, much as Kafka's checkpoints: version 1; topic id and partition; log start and the end of what was safe on
@@ -27,7 +27,10 @@ _HEAD_LINES: Final = 4
 
 
 class SegmentCheck(NamedTuple):
-    """The check of one segment. The newest segment may grow after the check; the others have exactly this size."""
+    """What a segment's files must be at the next start, as `segments-checkpoint` has it.
+
+    The newest segment may grow after the check; the others have exactly this size.
+    """
 
     size_bytes: int
     head_crc: int
@@ -91,7 +94,7 @@ def decode_checks(data: bytes) -> LogChecks:
 
 
 class FoundSegment(NamedTuple):
-    """A segment as a start finds it in the folder."""
+    """A segment as a starting node finds it in the partition's folder."""
 
     base_offset: int
     size_bytes: int
@@ -128,7 +131,7 @@ def faults_of(
     lost_from: int = NO_POWER_LOST,
     may_have_gaps: bool,
 ) -> Iterator[Fault]:
-    """Yield the faults of segments, in the order of their offsets.
+    """Yield each segment that differs from its check, with the fault, in the order of their offsets.
 
     `found` ascends. From `lost_from` on a power cut may have taken anything. A log that `may_have_gaps` was compacted,
     and then its first batches may be gone.

@@ -40,7 +40,7 @@ def is_index(name: str) -> bool:
 
 
 class FoundFiles(NamedTuple):
-    """The files that a start finds in a partition's folder."""
+    """The files that a starting node finds in a partition's folder."""
 
     leftovers: list[str]
     """Files of interrupted writes and deletions. They are removed."""
@@ -78,7 +78,7 @@ def found_files(names: Iterable[str]) -> FoundFiles:
 
 
 class Swap(NamedTuple):
-    """A replacement of segments that a crash interrupted after it was decided."""
+    """A replacement of segments by a cleaned one that a crash interrupted after it was decided."""
 
     base_offset: int
     name: str
@@ -95,7 +95,7 @@ class Swap(NamedTuple):
 
 
 class SwapsFound(NamedTuple):
-    """The interrupted replacements of segments that a start finds."""
+    """The replacements of segments by a cleaned one that a crash interrupted, as a starting node finds them."""
 
     undone: list[str]
     """Files of replacements that were not decided. They are removed."""
@@ -103,7 +103,7 @@ class SwapsFound(NamedTuple):
 
 
 def swaps_found(names: Iterable[str]) -> SwapsFound:
-    """Find the interrupted replacements.
+    """Return the interrupted replacements of segments among a folder's file names.
 
     A replacement is decided once its `.log.swap` exists, which is renamed last.
     """

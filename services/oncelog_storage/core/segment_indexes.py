@@ -99,7 +99,7 @@ class SegmentIndexes:
         return parts
 
     def written(self, parts: list[tuple[str, int, bytes]]) -> None:
-        """Note that these parts are in their files now."""
+        """Count these parts as written to their files, so that `unwritten` no longer returns them."""
         for path, position, data in parts:
             end = position + len(data)
             if path.endswith(OFFSET_INDEX_SUFFIX):

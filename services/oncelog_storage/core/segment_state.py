@@ -88,9 +88,9 @@ class SegmentState(ABC):
         max_timestamp: int,
         interval_bytes: int,
     ) -> None:
-        """Take a batch into the indexes.
+        """Count a batch that was written to the segment: its end, its timestamps, and its place in the indexes.
 
-        They get an entry whenever more than `interval_bytes` were written since the last.
+        The indexes get an entry whenever more than `interval_bytes` were written since the last.
         """
         self.end_offset = last_offset + 1
         if max_timestamp > self._max_timestamp:
@@ -109,7 +109,9 @@ class SegmentState(ABC):
         self._loaded().aborted.append(entry)
 
     def ended(self, completed: CompletedTransaction | None) -> None:
-        """Note that a marker in this segment ended a transaction. Only an aborted one is indexed."""
+        """Put a transaction that a marker in this segment ended into the aborted index, if it was aborted. None: it
+        ended none.
+        """
         if completed is not None and not completed.is_commit:
             self.add_aborted(
                 AbortedTransactionEntry(
@@ -130,7 +132,9 @@ class SegmentState(ABC):
             self._loaded().time.maybe_append(self._max_timestamp, self._max_timestamp_offset)
 
     def current_aborted_check(self) -> AbortedCheck:
-        """Return the check of the aborted transactions known now. The next checkpoint writes it."""
+        """Return the check (entry count and CRC) of the aborted transactions known now. The next checkpoint writes
+        it.
+        """
         if self._is_aborted_derived:
             self.aborted_check, self._is_aborted_derived = NOT_KNOWN, False
         if self._indexes is not None or not self.aborted_check.is_known:
@@ -140,7 +144,7 @@ class SegmentState(ABC):
         return self.aborted_check
 
     def aborted_check_below(self, offset: int) -> AbortedCheck:
-        """Return the check of those entries below `offset` that the aborted index's file has."""
+        """Return the check (entry count and CRC) of those entries below `offset` that the aborted index's file has."""
         loaded = self._loaded()
         written = loaded.aborted[: loaded.aborted_written]
         return AbortedCheck().extended(entries_below(written, offset))
@@ -161,14 +165,14 @@ class SegmentState(ABC):
         return self._indexes is None or self._indexes.is_written
 
     def written(self, parts: list[tuple[str, int, bytes]]) -> None:
-        """Note that these parts are in their files now."""
+        """Count these parts of the indexes as written to their files."""
         if self._indexes is not None:
             self._indexes.written(parts)
 
     def unload(self) -> None:
         """Release a sealed segment's indexes from memory; they are read again when needed.
 
-        Indexes that no file has stay.
+        Indexes that are not in their files yet stay in memory.
         """
         if self.is_written:
             self._indexes = None
@@ -203,7 +207,7 @@ def is_entry_true(fields: HeaderFields, timestamp: int, offset: int) -> bool:
 
 
 class Addition(NamedTuple):
-    """The batches that are about to be appended."""
+    """The size, last offset and largest timestamp of batches that are about to be appended."""
 
     size_bytes: int
     last_offset: int
@@ -234,7 +238,7 @@ def must_roll(
 def _jitter_ms(segment: SegmentState, config: TopicConfig, partition: Partition) -> int:
     """Return how many ms before segment.ms this segment closes.
 
-    It follows from the names, so a restart changes nothing.
+    The number is derived from the names of partition and segment, so a restart does not change it.
     """
     longest = min(config.segment_jitter_ms, config.segment_ms)
     return crc32c(f"{partition}@{segment.base_offset}".encode()) % longest

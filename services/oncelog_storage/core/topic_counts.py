@@ -29,7 +29,7 @@ class TopicCounts:
 class CountsOfTopics:
     """The counts of all topics. The partitions of one topic share their counts.
 
-    The first topics have counts of their own, for as long as they exist. All others share one.
+    The first `TOPICS_MAX` topics have counts of their own, for as long as they exist. All later ones share one.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The changes of memory after the disk has done its part of a checkpoint, a sync or a removal.
+"""What changes in memory after a checkpoint, a sync or a removal has reached the disk.
 
 Logs are cut and begin again while a worker thread writes. What the thread wrote counts only for the log as it was when
 the write began.
@@ -35,7 +35,10 @@ class Taken(NamedTuple, Generic[HostedT, TakenT]):
 
 
 def moved_points(points: dict[Partition, int], done: Iterable[Taken[HostedT, TakenT]]) -> None:
-    """Enter the recovery points of finished checkpoints. Two checkpoints of one partition may end in either order."""
+    """Raise the recovery points in `points` to the offsets of finished checkpoints.
+
+    Two checkpoints of one partition may end in either order.
+    """
     for taken in done:
         partition = taken.leader.partition
         points[partition] = max(points.get(partition, 0), taken.offset)
@@ -47,7 +50,7 @@ def to_checkpoint(all_hosted: Iterable[HostedT]) -> list[HostedT]:
 
 
 class Sync(NamedTuple):
-    """A sync under way, and what it makes safe."""
+    """A sync of a log that is under way, and what is safe on disk when it ends."""
 
     end_offset: int
     names_made: int
@@ -65,7 +68,7 @@ class Sync(NamedTuple):
         )
 
     def ended(self, leader: PartitionReplica, *, is_wanted_again: bool) -> int | None:
-        """Note that the sync has ended. Return the offset up to which this node has done its part.
+        """Update the log after its sync. Return the offset up to which its records now count as stored on this node.
 
         None: a part of what was synced was cut off meanwhile, and another sync is needed.
         """
@@ -79,7 +82,7 @@ class Sync(NamedTuple):
 
 
 class Removals:
-    """Files that nobody reads any more, removed when their delay is over: a reader may still be at them."""
+    """Files that were taken out of logs, each with the time when it is removed: a reader may still have it open."""
 
     def __init__(self) -> None:
         self._due: list[tuple[int, str]] = []
@@ -90,7 +93,7 @@ class Removals:
     def pop_due(self, now: int) -> list[str]:
         """Return the files that are due. The caller removes them, and adds them again if it cannot.
 
-        Files that are added meanwhile belong to the next `take`, whenever they are due.
+        Files that are added meanwhile belong to the next call, whenever they are due.
         """
         taken = [path for due, path in self._due if due <= now]
         self._due = [(due, path) for due, path in self._due if due > now]
@@ -98,9 +101,9 @@ class Removals:
 
 
 def not_yet_safe(moved: Sequence[HostedT]) -> list[HostedT]:
-    """Return the logs that a start after a crash would replay from below their new log start.
+    """Return the logs whose recovery point is below the new log start that retention gave them.
 
-    Segments there cannot go yet: a transaction whose marker was deleted before a snapshot saw it would look open for
-    ever.
+    A start after a crash would replay the segments between the two, so these cannot go yet. A transaction whose marker
+    was deleted before a snapshot saw it would look open for ever.
     """
     return [leader for leader in moved if leader.log.recovery_point < leader.log.log_start_offset]

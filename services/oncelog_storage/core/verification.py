@@ -24,7 +24,9 @@ class VerificationGuard:
     __slots__ = ()
 
     def verifies(self, other: "VerificationGuard | None") -> bool:
-        """True if both are the same guard. The sentinel never verifies, not even against itself."""
+        """True if both are the same guard. SENTINEL_GUARD, of batches without verification, never verifies, even
+        itself.
+        """
         return self is other and self is not SENTINEL_GUARD
 
 
@@ -56,7 +58,9 @@ class VerificationEntry:
         self.timestamp = timestamp
 
     def saw(self, producer_epoch: int, sequence: int) -> None:
-        """Take another batch under the same guard. A newer epoch starts the sequences afresh."""
+        """Record another batch under the same guard, to keep the lowest sequence. A newer epoch starts the sequences
+        afresh.
+        """
         if producer_epoch > self.producer_epoch:
             self.producer_epoch = producer_epoch
             self.lowest_sequence = sequence
@@ -65,7 +69,7 @@ class VerificationEntry:
 
 
 class Verifications:
-    """The verification entries of one partition."""
+    """The verifications of one partition by producer id, and when open transactions began as the coordinator told."""
 
     def __init__(self) -> None:
         self._entries: dict[int, VerificationEntry] = {}
@@ -89,7 +93,10 @@ class Verifications:
         supports_epoch_bump: bool,
         now: int,
     ) -> VerificationGuard:
-        """Return the guard to verify with. An entry is made if the producer id has none (rule 3 of facts 9)."""
+        """Return the guard under which the coordinator is asked about a producer's transaction.
+
+        An entry is made if the producer id has none (rule 3 of facts 9).
+        """
         entry = self._entries.get(producer_id)
         if entry is None:
             entry = VerificationEntry(producer_epoch, sequence, supports_epoch_bump, now)
@@ -101,9 +108,10 @@ class Verifications:
     def note_start(
         self, producer_id: int, guard: VerificationGuard, transaction_start_ms: int, now: int
     ) -> None:
-        """Note that the coordinator verified a transaction that began at this time, in ms.
+        """Store when the transaction began that the coordinator has verified, in ms.
 
-        0: the coordinator told no time, and a known start belongs to another transaction.
+        0: the coordinator told no time. A start time that was known before belongs to another transaction, and is
+        dropped.
         """
         entry = self._entries.get(producer_id)
         if entry is None or not entry.guard.verifies(guard):
@@ -118,16 +126,16 @@ class Verifications:
         return self._starts.get(producer_id)
 
     def learn_start(self, producer_id: int, transaction_start_ms: int, now: int) -> None:
-        """Note the start that the coordinator told when it was asked.
+        """Store when the open transaction began, as the coordinator told a leader that asked. A known start is kept.
 
         A start that was verified here meanwhile is newer.
         """
         self._starts.setdefault(producer_id, (transaction_start_ms, now))
 
     def forget_start(self, producer_id: int, known: KnownStart) -> None:
-        """Forget a start that the coordinator contradicts, or that nobody can confirm.
+        """Drop the stored start time of a transaction, which the coordinator contradicts, or which nobody can confirm.
 
-        A start learnt since then stays.
+        A start time that was learnt since then stays.
         """
         if self._starts.get(producer_id) is known:
             del self._starts[producer_id]
@@ -159,7 +167,7 @@ class Verifications:
         return entry is not None and entry.guard.verifies(guard)
 
     def appended(self, producer_id: int, producer_epoch: int, is_control: bool) -> None:
-        """Note that a transactional or control batch of this producer was written (rule 8 of facts 9).
+        """Drop the producer's entry, because a transactional or control batch of it was written (rule 8 of facts 9).
 
         A TV2 entry at the marker's own epoch belongs to the transaction after the one the marker ends, and stays.
         """

@@ -1,6 +1,6 @@
 """A leader's reaction to its coordinator's answer to a verification: a code for the producer, or another try (facts 9).
 
-This module is pure: the shell sends and waits. Times are seconds of a monotonic clock.
+This module is pure: the caller sends and waits. Times are seconds of a monotonic clock.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,11 @@ _LEFT_S_MIN: Final = 0.001
 
 
 class VerificationMode(IntEnum):
-    """The modes of a verification, with the numbers of `VerificationMode` in `proto/`."""
+    """What a leader asks of the coordinator, with the numbers of `VerificationMode` in `proto/`.
+
+    It either verifies that a transaction has a partition, or adds the partition (TV2). The two modes to verify differ
+    in the error codes that the producer knows.
+    """
 
     VERIFY_LEGACY = 0
     VERIFY_ABORTABLE = 1
@@ -101,7 +105,7 @@ class Pause(NamedTuple):
 
 
 class VerificationCall:
-    """One verification call, from its first try to the codes for the producer."""
+    """One verification call to the coordinator, from its first try to the codes for the producer."""
 
     def __init__(self, mode: int, limits: Limits, now_s: float) -> None:
         self._mode = mode
@@ -116,7 +120,7 @@ class VerificationCall:
     def codes_or_pause(
         self, found: Codes, now_s: float, jitter: Callable[[], float]
     ) -> Codes | Pause:
-        """Take the coordinator's answer. Return the codes for the producer, or a pause before another try.
+        """Return the codes for the producer, or a pause before the coordinator is asked again. `found` is its answer.
 
         `jitter` draws a share of the pause.
         """

@@ -1,4 +1,4 @@
-"""The driver of walks (ADR 0031). A walk is a generator that yields its needs and is sent the results."""
+"""A function that runs walks: generators that yield what they need of a file, and are sent it (ADR 0031)."""
 
 from collections.abc import Callable, Generator
 from typing import TypeVar
@@ -13,7 +13,7 @@ def run_walk(
     answer: Callable[[NeedT], FoundT],
     thrown: tuple[type[Exception], ...] = (),
 ) -> ResultT:
-    """Run a walk with `answer`, and return its result.
+    """Run a walk to its end: send it `answer(need)` for each need that it yields. Return its result.
 
     Errors among `thrown` are thrown into the walk; others end it.
     """

@@ -36,7 +36,7 @@ _PYTHON_BYTES_MAX: Final = 1 << 20
 
 
 class BulkRecord(Protocol):
-    """A record of either reader."""
+    """A record as aiokafka's compiled reader yields it, or `oncelog.record.records`, the reader in Python."""
 
     @property
     def offset(self) -> int: ...
@@ -85,13 +85,13 @@ def records_of(plain: Buffer) -> Iterator[BulkRecord]:
 
 
 class _ReadInPython:
-    """The count of the bytes that `few_records_of` has read so in this process."""
+    """The number of bytes that `few_records_of` has read in plain Python, in this process."""
 
     size_bytes = 0
 
 
 def few_records_of(plain: Buffer) -> Iterator[BulkRecord]:
-    """Yield as `records_of` does, for who often finds few records.
+    """Yield records as `records_of` does, for callers that mostly read a few.
 
     The first megabyte of a process is read without the compiled reader: loading that takes as long, and stops all else.
     """
@@ -136,16 +136,18 @@ def attributes_are_single_bytes(plain: Buffer, start: int, count: int) -> tuple[
 
 
 def may_have_long_numbers(plain: Buffer) -> bool:
-    """Return True if `with_short_numbers`, which is slow, must look at these sound records.
+    """Return True if these sound records may have a number in more bytes than Kafka reads, which `with_short_numbers`
+    finds.
 
-    Their numbers fit into 28 bits. So the fifth byte of a longer number adds nothing, and its last byte is 0. This does
-    not find a null that is written as a number below -1 in six bytes and more, for which no client is known.
+    That is slow, so this looks for a sign first. Numbers of sound records fit into 28 bits. So the fifth byte of a
+    longer number adds nothing, and its last byte is 0. A null written as a number below -1 in six bytes and more is not
+    found; no client is known that writes it.
     """
     return b"\x80\x00" in bytes(plain)
 
 
 def with_short_numbers(plain: Buffer, start: int, count: int) -> int:
-    """Return where so many sound records end. Raises ValueError for a number of 32 bits in more than five bytes."""
+    """Return where `count` sound records end. Raises ValueError for a number of 32 bits in more than five bytes."""
     at = start
     for _ in range(count):
         _, at = _read_int(plain, at)

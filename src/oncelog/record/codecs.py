@@ -49,8 +49,10 @@ _GZIP_DEFAULT_LEVEL: Final = -1
 
 
 def compress(codec: Codec, data: bytes | memoryview, level: int | None = None) -> bytes:
-    """Return the data as a batch carries it;
-    `level` as in compression.gzip.level and its like, None for the default."""
+    """Return the data compressed, as a batch carries it.
+
+    `level` is as in compression.gzip.level and its like; None means the default.
+    """
     match codec:
         case Codec.NONE:
             return bytes(data)

@@ -104,7 +104,7 @@ _U32: Final = 0xFFFF_FFFF
 
 @lru_cache(maxsize=64)
 def _header_checksum(descriptor: bytes) -> int:
-    """Return the second byte of xxHash32, over 2 or 10 bytes."""
+    """Return the checksum byte of an LZ4 frame's header: the second byte of xxHash32, over 2 or 10 bytes."""
     _, two, three, four, five = _PRIMES
     value, whole = five + len(descriptor), len(descriptor) // 4 * 4
     for at in range(0, whole, 4):

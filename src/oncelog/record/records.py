@@ -57,8 +57,10 @@ def encode_batch(
     extra_attributes: int = 0,
     codec: Codec = Codec.NONE,
 ) -> bytearray:
-    """Return one batch of these records, offsets counting up from `base_offset`;
-    writable, so that a leader may stamp it."""
+    """Return one batch of these records, with offsets that count up from `base_offset`.
+
+    It is writable, so that a leader may set its offset and leader epoch.
+    """
     assert records, "a batch has at least one record"
     base_timestamp = max_timestamp = records[0].timestamp
     body = bytearray()
@@ -130,7 +132,7 @@ def decode_batch(
 
 
 def shown_key(key: bytes) -> str:
-    """Return a header's key as people see it: bytes that are no UTF-8 as `\xff`."""
+    """Return a header's key as people see it: bytes that are no UTF-8 are escaped."""
     return key.decode(errors="backslashreplace")
 
 

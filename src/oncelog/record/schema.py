@@ -61,7 +61,7 @@ def number(letter: str) -> CodecOf[int]: ...
 @overload
 def number(letter: str, kind: Callable[[int], ValueT]) -> CodecOf[ValueT]: ...
 def number(letter: str, kind: Callable[[int], Value] | None = None) -> Codec:
-    """Return the codec of a number with struct's letter, or of what `kind` makes of it."""
+    """Return the codec of a number that struct writes by `letter`; with `kind`, of what that makes of the number."""
     form = struct.Struct(f">{letter}")
 
     def read(data: bytes, at: int) -> tuple[Value, int]:
@@ -92,9 +92,9 @@ COMPACT: Final = CodecOf(lambda length: write_uvarint(length + 1), _read_compact
 def converted(
     codec: CodecOf[StoredT], make: Callable[[StoredT], ValueT], stored: Callable[[ValueT], Value]
 ) -> CodecOf[ValueT]:
-    """Return the codec of a value that `make` makes of the stored value; `stored` is the way back.
+    """Return the codec of values that are stored in another form: `make` turns what `codec` reads into the value.
 
-    It may give what `codec` writes alike: a list where a tuple is read.
+    `stored` is the way back. It may give what `codec` writes alike: a list where a tuple is read.
     """
 
     def read(data: bytes, at: int) -> tuple[ValueT, int]:
@@ -115,7 +115,7 @@ def sized(
     length: CodecOf[int], *, is_text: Literal[True], nullable: Literal[True]
 ) -> CodecOf[str | None]: ...
 def sized(length: CodecOf[int], *, is_text: bool = False, nullable: bool = False) -> Codec:
-    """Return the codec of bytes, or of text in UTF-8, behind their length."""
+    """Return the codec of bytes, or of text in UTF-8, with their length before them."""
     encode_length, read_length = length[:2]
 
     def encode(value: Value) -> bytes:
@@ -144,7 +144,7 @@ COMPACT_NULLABLE_STRING: Final = sized(COMPACT, is_text=True, nullable=True)
 
 
 def absent(value: ValueT) -> CodecOf[ValueT]:
-    """Return the codec of a field that this version does not have: `value` stands for it."""
+    """Return the codec of a field that this version does not have: nothing is written, and a read gives `value`."""
     return CodecOf(lambda _: b"", lambda data, at: (value, at))
 
 
@@ -152,7 +152,7 @@ def absent(value: ValueT) -> CodecOf[ValueT]:
 
 
 def array(length: CodecOf[int], element: CodecOf[ValueT]) -> CodecOf[tuple[ValueT, ...]]:
-    """Return the codec of a tuple of elements, behind their number."""
+    """Return the codec of a tuple of elements, with their number before them."""
 
     def encode(elements: Sequence[ValueT]) -> bytes:
         return length.encode(len(elements)) + b"".join(map(element.encode, elements))
@@ -172,7 +172,9 @@ def keyed_numbers(
     key: CodecOf[KeyT], length: CodecOf[int], *, flexible: bool = False
 ) -> CodecOf[Iterable[tuple[KeyT, Sequence[int]]]]:
     """Return the codec of a list of keys, each with its int32s, such as topics with partitions.
-    `flexible`: tags end each."""
+
+    `flexible`: each ends with tagged fields (KIP-482).
+    """
     tags = _NO_TAGS if flexible else b""
 
     def encode(found: Iterable[tuple[KeyT, Sequence[int]]]) -> bytes:
@@ -207,8 +209,10 @@ def grouped(
     *,
     flexible: bool = False,
 ) -> CodecOf[tuple[ValueT, ...]]:
-    """Return a codec with the bytes of `keyed_numbers`, for a tuple of pairs that `pair` makes of a key and a
-    number."""
+    """Return the codec of a tuple of pairs that are stored as `keyed_numbers` stores them: grouped by key.
+
+    `pair` makes a pair of a key and a number.
+    """
     keyed = keyed_numbers(key, length, flexible=flexible)
 
     def encode(pairs: Iterable[Value]) -> bytes:
@@ -237,7 +241,7 @@ def _read_count(length: CodecOf[int], data: bytes, at: int) -> tuple[int, int]:
 
 
 class Tag(NamedTuple):
-    """A tagged field. It is left out where its value is `default`."""
+    """A tagged field of a flexible structure (KIP-482). It is not written where its value is `default`."""
 
     number: int
     codec: Codec
@@ -253,8 +257,8 @@ def structure(
 ) -> CodecOf[ValueT]:
     """Return the codec of a structure: fields in the order of their bytes; `make` takes their values by name.
 
-    `tagged`: the structure is flexible and ends with these, `{}` with none that we know. None: it is not flexible.
-    `values_of`: finds the values in what is written, in this order, where they are not its attributes of these names.
+    `tagged`: None means that the structure is not flexible. Otherwise it ends with these tagged fields, `{}` with none
+    that we know. `values_of` returns the values to write, in this order, where they are not attributes of these names.
     """
     names = (*fields, *(tagged or ()))
     steps = _steps(tuple(fields.values()))
@@ -283,8 +287,10 @@ def structure(
 
 
 def _steps(codecs: Sequence[Codec]) -> list[tuple[int | slice, Codec]]:
-    """Return each codec with the place of its value;
-    a run of numbers, which is read and written at once, has a slice."""
+    """Return each codec of a structure's fields with the index of its value.
+
+    A run of numbers becomes one codec with a slice, because they are read and written at once.
+    """
     steps: list[tuple[int | slice, Codec]] = []
     start = 0
     for is_number, found in groupby(codecs, lambda codec: bool(codec.letter)):
@@ -352,7 +358,7 @@ def _tags(tags: Sequence[Tag]) -> CodecOf[Sequence[Value]]:
 
 
 def nullable(codec: CodecOf[ValueT]) -> CodecOf[ValueT | None]:
-    """Return the codec of a structure behind an int8 that says whether it is there (KIP-893)."""
+    """Return the codec of a structure or null: an int8 before it says whether it is there (KIP-893)."""
 
     def read(data: bytes, at: int) -> tuple[ValueT | None, int]:
         is_there, at = INT8.read(data, at)
@@ -365,8 +371,10 @@ def nullable(codec: CodecOf[ValueT]) -> CodecOf[ValueT | None]:
 
 
 class RecordType:
-    """One type of record in a log. Its key is an int16 type and fields, its value an int16 version and fields.
-    A null value removes the key."""
+    """One type of record in an internal topic: how its key and each version of its value lie in bytes.
+
+    The key is an int16 type and fields, the value an int16 version and fields. A null value removes the key.
+    """
 
     def __init__(
         self,
@@ -375,8 +383,10 @@ class RecordType:
         values: Mapping[int, Codec],
         tombstone: Callable[..., object],
     ) -> None:
-        """`key` holds the attributes of the record and of its `tombstone`;
-        `values` the structures that make the record, by version."""
+        """Declare the record: `key` has its key's fields by name, `values` the structure of each version of its value.
+
+        `tombstone` makes the record of a null value, from the key's fields.
+        """
         self.number = number
         self.newest_version = max(values)
         self._key: Codec = structure(dict, **key)
@@ -392,8 +402,10 @@ class RecordType:
         return self._versions[version] + self._values[version].encode(record)
 
     def decode(self, key: bytes, value: bytes | None, **known: object) -> Value:
-        """Return the record, or its tombstone; None for a later version.
-        `known`: attributes that are neither in key nor value."""
+        """Return the record, or its tombstone; None for a value of a version that is not known here.
+
+        `known`: attributes that are neither in key nor value.
+        """
         named = read_whole(self._key, key, len(self._type))
         if value is None:
             return self._tombstone(**named)
