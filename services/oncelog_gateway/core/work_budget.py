@@ -20,15 +20,15 @@ WAIT_MAX_S: Final = 0.25
 
 
 class WorkBudget:
-    """Counts the work of the pages. Times are in seconds, by a clock that never goes back."""
+    """Says how long a page must wait before it works on. Times are in seconds, by a clock that never goes back."""
 
     def __init__(self, now: float) -> None:
         self._saved = BURST_S
         self._at = now
 
     def spend(self, now: float, seconds: float) -> float:
-        """Note `seconds` of work, and return how many seconds to wait before more work. Work that went on without
-        waiting is owed.
+        """Subtract `seconds` of work that was done, and return how many seconds to wait before more. Work beyond the
+        share is a debt, which later waits pay.
         """
         self._saved = min(self._saved + (now - self._at) * SHARE, BURST_S) - seconds
         self._at = now
