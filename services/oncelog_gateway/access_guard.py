@@ -30,8 +30,8 @@ _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="oncelog"'}
 
 
 class AccessGuard:
-    """Lets a request through if its caller has the role of its route. `routes` are in the order in which the
-    application tries them.
+    """Lets a request through if its caller has the role that its route needs, and answers 401 or 403 otherwise.
+    `routes` are in the order in which the application tries them.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class AccessGuard:
         await self._app(scope, receive, send)
 
     def _key(self, scope: Scope) -> RouteKey | None:
-        """Return method and path of the route that will answer; None: there is none."""
+        """Return method and path of the route that will answer the request; None if no route will."""
         for route in self._routes:
             if route.matches(scope)[0] is Match.FULL:
                 return scope["method"], route.path
@@ -150,8 +150,8 @@ class AccessGuard:
         return respond(plain_problem(403, detail))
 
     def _while_in(self, caller: Caller, send: Send) -> Send:
-        """Return a `send` that ends a lasting answer when its caller would no longer come in: a stream outlives no
-        token.
+        """Return `send`, wrapped so that a long answer ends when its caller would no longer be let in. So a stream ends
+        with the token that opened it.
         """
         is_ended = False
 
@@ -189,8 +189,8 @@ def is_secure(request: Request, operators: Operators) -> bool:
 
 
 def session_cookie(request: Request, operators: Operators) -> str | None:
-    """Return the session cookie; None: there is none. By TLS the gateway reads only the name that no other host and
-    no plain page can set.
+    """Return the session cookie's value; None: there is none. Over TLS only the cookie with the `__Host-` name counts,
+    which neither another host nor a page without TLS can set.
     """
     name = SECURE_COOKIE if is_secure(request, operators) else COOKIE
     cookies = SimpleCookie()

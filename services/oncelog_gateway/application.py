@@ -1,4 +1,6 @@
-"""The FastAPI application: routers, problems, and what every request passes through."""
+"""Builds the gateway's FastAPI application: the routes, errors as problems (RFC 9457), and the middleware that every
+request passes.
+"""
 
 from importlib.metadata import version
 from typing import Final
@@ -172,7 +174,9 @@ def _guard(
     metrics: Metrics,
     settings: GatewaySettings,
 ) -> None:
-    """Add what each request passes before its route. The middleware that is added last comes first."""
+    """Add the middleware that checks each request before its route: access, Host and Origin, query parameters,
+    counting. The middleware that is added last runs first.
+    """
     app.add_middleware(
         AccessGuard,
         access=access,

@@ -23,7 +23,9 @@ from oncelog_gateway.operators import Operator
 
 @dataclass(slots=True)
 class Attempt:
-    """An act that is under way."""
+    """One attempt to change something, while it is being done. The code that does it sets `outcome` and `detail` here,
+    which then go into the audit log.
+    """
 
     audit_id: str
     detail: str = ""
@@ -32,7 +34,7 @@ class Attempt:
 
 
 class AuditLog:
-    """Appends to the file at `path`, which is created with its folder on first use."""
+    """Writes the audit log, a file at `path` that is created with its folder on first use."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path
@@ -43,8 +45,8 @@ class AuditLog:
     async def attempt(
         self, operator: Operator, action: str, target: Mapping[str, object]
     ) -> AsyncIterator["Attempt"]:
-        """Write both lines of an act. The `async with` block does the act and sets the detail, or raises why it was
-        not done.
+        """Write both lines of an attempt: the first before the `async with` block, which does the change, and the
+        second after it. The block sets the outcome's detail, or raises why the change was not made.
         """
         attempt = Attempt(await self._attempted(operator, action, target))
         try:
@@ -76,7 +78,7 @@ class AuditLog:
     async def refused(
         self, operator: Operator, target: Mapping[str, object], error: KafkaError
     ) -> None:
-        """Write both lines of an act that was refused before it began."""
+        """Write both lines of an attempt that was refused before it began, such as for a missing role."""
         await self._failed(await self._attempted(operator, "refused_act", target), error)
 
     async def _ended(self, audit_id: str, outcome: str, detail: str) -> None:

@@ -1,4 +1,4 @@
-"""The pages of producers and of nodes."""
+"""The console's pages of producers and of nodes."""
 
 from typing import Final, NamedTuple
 

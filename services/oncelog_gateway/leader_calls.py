@@ -30,7 +30,7 @@ ResponseT = TypeVar("ResponseT")
 
 
 class _OfPartition(Protocol):
-    """One partition's row in a leader's answer."""
+    """A row of a leader's answer that is about one partition."""
 
     @property
     def topic(self) -> str: ...
@@ -47,7 +47,7 @@ RowT_co = TypeVar("RowT_co", covariant=True)
 
 
 class _Partitions(Protocol[RowT_co]):
-    """A leader's answer, with a row for each partition."""
+    """An answer of a leader with one row for each partition that was asked about."""
 
     @property
     def partitions(self) -> Iterable[RowT_co]: ...
@@ -79,7 +79,7 @@ async def all_answers(
 
 
 class LeaderCalls:
-    """Calls partition leaders. Every method raises KafkaError."""
+    """Sends requests to the leaders of partitions. Every method raises KafkaError."""
 
     def __init__(
         self, metadata: MetadataFollower, directory: Directory, call_timeout_ms: int
@@ -101,7 +101,7 @@ class LeaderCalls:
     async def describe_partitions(
         self, partitions: Iterable[Partition]
     ) -> dict[Partition, storage_pb2.PartitionDescription | KafkaError]:
-        """Return the offsets of each partition as its leader has them, or the error instead of them."""
+        """Return the offsets of each partition as its leader answers them, or the error in place of the answer."""
         return await self._of_leaders(
             partitions,
             lambda storage: storage.DescribePartitions,
@@ -111,7 +111,7 @@ class LeaderCalls:
     async def describe_producers(
         self, partitions: Iterable[Partition]
     ) -> dict[Partition, storage_pb2.PartitionProducers | KafkaError]:
-        """Return the producers of each partition as its leader has them, or the error instead of them."""
+        """Return the producers that each partition's leader remembers, or the error in place of its answer."""
         return await self._of_leaders(
             partitions,
             lambda storage: storage.DescribeProducers,
@@ -156,10 +156,10 @@ class LeaderCalls:
     async def fetch(
         self, partition: Partition, offset: int, max_bytes: int, isolation: types_pb2.IsolationLevel
     ) -> storage_pb2.FetchedPartition:
-        """Return the batches from `offset` on, as a consumer gets them: whole batches, at least one. The call does
-        not wait for new records.
+        """Return the batches from `offset` on, as a consumer gets them: whole batches, at least one. The call does not
+        wait for new records.
 
-        Rates leave these bytes out, because looking at records is not consuming them.
+        These bytes do not count in the topics' rates, because looking at records is not consuming them.
         """
         wanted = storage_pb2.FetchPartition(
             topic=partition.topic,
@@ -182,7 +182,7 @@ class LeaderCalls:
         method: Callable[[StorageStub], Unary[RequestT, ResponseT]],
         request: RequestT,
     ) -> ResponseT:
-        """Return the answer of the partition's leader."""
+        """Send a request to the partition's leader, and return the answer."""
         call = method(self._storage(partition, self.leader_of(partition)))
         return await self.call(f"the leader of {partition}", call, request)
 

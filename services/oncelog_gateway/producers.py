@@ -36,8 +36,8 @@ class Producers:
     async def of(
         self, partitions: Sequence[Partition], rows_max: int, producer_id: int | None = None
     ) -> ProducersFound:
-        """Return the first rows of all producers. Only these get their transactional ids. A leader or coordinator
-        that does not answer is a failure.
+        """Return producers of these partitions, those with open transactions first, with the transactional ids of the
+        first `rows_max`. A leader or coordinator that does not answer is named as a failure.
         """
         described = await self._roles.describe_producers(partitions)
         failures = dict.fromkeys(

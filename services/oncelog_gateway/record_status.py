@@ -79,8 +79,8 @@ async def record_status(
     partition: Partition,
     offset: int,
 ) -> RecordStatus:
-    """Return the fate of a record. Raises KafkaError when the leader does not answer; a silent coordinator only
-    leaves names out.
+    """Return what became of the record at an offset, such as committed or open. Raises KafkaError when the leader does
+    not answer; if a coordinator is silent, only names are missing.
     """
     found = await roles.describe_record(partition, offset)
     holder = None

@@ -33,7 +33,7 @@ ListingT = TypeVar(
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Transactions of every coordinator that answered, and the failures of those that did not."""
+    """The transactions of every coordinator that answered, and the failures of those that did not."""
 
     transactions: tuple[coordinator_pb2.TransactionDescription, ...]
     failures: tuple[KafkaError, ...]
@@ -42,7 +42,9 @@ class Listing:
 
 
 class Roles(LeaderCalls):
-    """The roles of one cluster, found through the image and the directory. Every method raises KafkaError."""
+    """Sends requests to the other roles of the cluster. Their nodes are found in the metadata image, and their
+    addresses in the directory. Every method raises KafkaError.
+    """
 
     # -------------------------------------------------------------------------------------------- coordinators
 
@@ -56,8 +58,8 @@ class Roles(LeaderCalls):
         id_pattern: str = "",
         most_urgent: int = 0,
     ) -> Listing:
-        """Return the transactions of all coordinators; with `most_urgent`, that many of each. A silent coordinator is
-        a failure in the listing; only a refused filter raises.
+        """Return the transactions of all coordinators. With `most_urgent`, each coordinator gives only its so many most
+        urgent ones. A silent coordinator is a failure in the result; only a refused pattern raises.
         """
         request = coordinator_pb2.ListTransactionsRequest(
             state_filters=states,
@@ -357,7 +359,9 @@ class Roles(LeaderCalls):
         return failures
 
     async def seen(self, metadata_offset: int) -> None:
-        """Wait until this process's image has reached the metadata offset. Raises KafkaError(REQUEST_TIMED_OUT)."""
+        """Wait until this process's metadata image has reached the offset of a change. Raises
+        KafkaError(REQUEST_TIMED_OUT).
+        """
         try:
             await self.metadata.wait_until(metadata_offset, self._call_timeout_ms / 1000)
         except TimeoutError:

@@ -22,9 +22,9 @@ TopicsAnswerT = TypeVar(
 
 
 class TopicChanges:
-    """Changes topics. Every method raises KafkaError, and returns once this gateway's image shows the change.
+    """Changes topics. Every method raises KafkaError, and returns once this gateway's metadata image shows the change.
 
-    A dry run is asked of the controller like the change itself, and stands in no audit log: nothing can come of it.
+    A dry run is sent to the controller like the change itself. It is not in the audit log, because it changes nothing.
     """
 
     def __init__(self, roles: Roles, audit: AuditLog) -> None:

@@ -16,7 +16,7 @@ _SERVER_ERROR: Final = 500
 
 
 class TracedRequests:
-    """Traces requests behind the guard: a request that the guard refuses has no span."""
+    """Creates spans for requests. It runs behind the access guard, so a request that the guard refuses has no span."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -80,7 +80,9 @@ class TransactionsOpen(NamedTuple):
 
 
 class Transactions:
-    """Reads and ends transactions through the roles. Every attempt to end one is audited."""
+    """Reads transactions from the coordinators, and ends them through coordinators or partition leaders. Every attempt
+    to end one is audited.
+    """
 
     def __init__(self, roles: Roles, audit: AuditLog, clock: Clock, trace_url: str = "") -> None:
         self._roles = roles
@@ -98,8 +100,8 @@ class Transactions:
         coordinator: int | None = None,
         paging: PageRequest,
     ) -> TransactionPage:
-        """Return a page of transactions by id, of one coordinator if it is given. `min_duration_ms` leaves out closed
-        ones, as Kafka's own filter lets every Empty one pass (facts, ListTransactions). Raises KafkaError.
+        """Return a page of transactions by id, of one coordinator if it is given. With `min_duration_ms` only open ones
+        are returned: Kafka's own filter would let every Empty one pass (facts, ListTransactions). Raises KafkaError.
         """
         listing = await self._roles.list_transactions(
             states=states,
@@ -138,8 +140,8 @@ class Transactions:
         late_only: bool = False,
         two_phase_only: bool = False,
     ) -> TransactionsFound:
-        """Return open transactions first, the oldest first, then the newest. Only shown rows are made: there may be
-        very many. Raises KafkaError for an invalid pattern.
+        """Return the most urgent transactions: open ones, oldest first, then the others, newest first. Rows are made
+        only for those that are shown, as there may be very many. Raises KafkaError for an invalid pattern.
         """
         is_all = late_only or two_phase_only
         listing = await self._roles.list_transactions(
@@ -161,7 +163,9 @@ class Transactions:
         )
 
     async def opened(self, rows_max: int, overdue_max: int) -> TransactionsOpen:
-        """Return the open transactions, and those of them that are open for too long."""
+        """Return the first `rows_max` open transactions, and the first `overdue_max` of those that are open for too
+        long, with the counts of both.
+        """
         listing = await self._roles.list_transactions(states=sorted(OPEN_STATES))
         now = self._clock.now()
         overdue = [
@@ -255,8 +259,8 @@ class Transactions:
         request: TerminateRequest,
         would_read_on: WouldReadOn,
     ) -> TerminateResult:
-        """Let the coordinator fence the producer and abort. Raises KafkaError, also when another transaction is open
-        than the one that was looked at.
+        """Let the coordinator fence the producer and abort its transaction. Raises KafkaError, also if the open
+        transaction is not the one that a dry run showed.
         """
         dry_run = request.dry_run
         target = {"transactional_id": transactional_id, **request.model_dump(exclude_none=True)}
@@ -368,8 +372,9 @@ class Transactions:
     async def _checked(
         self, request: AbortRequest
     ) -> tuple[OpenTransaction, AbortMarker, tuple[CoordinatedTransaction, ...]]:
-        """Return the transaction and its marker after the interlock: partition, coordinator, partition again
-        (`core.hanging` says why).
+        """Check that an abort would end exactly the wanted transaction and that no coordinator owns it. It reads the
+        partition, the coordinators, and the partition again (`core.hanging` says why). Returns the transaction, its
+        marker, and what coordinators know of its producer.
         """
         epoch = request.producer_epoch
         target = AbortTarget(

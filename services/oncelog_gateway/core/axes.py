@@ -1,4 +1,4 @@
-"""Axes of pictures: where their marks are, at round times and round values, and how the marks are labelled."""
+"""Axes of the console's pictures: marks at round times and round values, and their labels."""
 
 import math
 from collections.abc import Sequence

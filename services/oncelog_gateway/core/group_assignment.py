@@ -1,5 +1,5 @@
-"""Reads what a member of a consumer group was assigned. The group's leader chose these bytes, and the cluster passes
-them on unread.
+"""Decodes the partitions that a member of a consumer group was assigned. The group's leader wrote these bytes, and the
+cluster passes them on unread.
 """
 
 from typing import Final

@@ -1,14 +1,14 @@
-"""The interlock of an operator's abort: exactly the transaction that was looked at, or nothing.
+"""The check before an operator's abort: it ends exactly the transaction that the operator looked at, or nothing.
 
 Kafka's `WriteTxnMarkers` carries no start offset, and a partition leader takes any marker whose epochs are high enough
-(facts 1.4, 9). The check that the marker ends the transaction the operator meant is therefore ours, as KIP-664 first
-proposed: the partition must have a transaction open at exactly the given start offset, with the given producer epoch,
-and no coordinator may own it. A transaction with an owner is ended by its owner: an abort marker behind the back of a
-coordinator that later commits would tear the transaction apart.
+(facts 1.4, 9). So the gateway checks that the marker ends the intended transaction, as KIP-664 first proposed. The
+partition must have a transaction open at exactly the given start offset, with the given producer epoch. And no
+coordinator may own it, because its owner would end it. If that coordinator later commits, an abort marker behind its
+back would tear the transaction apart.
 
-Between the last reading and the append the same producer may begin anew, under TV1 at the same epoch. So the marker
-carries what was seen. The leader compares it in the step that writes. It refuses the marker where another transaction
-is open, or none, or where the producer has written more.
+After the last reading and before the append, the same producer may begin a new transaction, under TV1 with the same
+epoch. So the marker carries what was seen, and the leader compares it in the step that writes. The leader refuses the
+marker if another transaction is open, or none, or if the producer has written more.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,8 @@
-"""Records of `__consumer_offsets` and `__transaction_state`, with names for their fields (facts 5).
+"""Decodes the records of `__consumer_offsets` and `__transaction_state`, with names for their fields (facts 5), for
+pages that show records.
 
-They are Kafka's stored formats, so they are read here as any reader of the topic reads them; the coordinator keeps what
-it needs for its own state. Bytes of members and what we do not know are left as they are.
+The records have Kafka's stored formats, and are read here as any reader of the topic would. The coordinator has its own
+decoder for what it needs. Bytes of members and unknown fields are left as they are.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -83,7 +84,7 @@ def _or_none(length: Codec, codec: Codec) -> Codec:
 
 
 def _size(name_of: Codec) -> Codec:
-    """Return a codec that reads how many bytes there are, instead of the bytes."""
+    """Return a codec that reads bytes and returns only how many there were. `name_of` reads the name before them."""
     return converted(name_of, len, bytes)
 
 

@@ -1,7 +1,8 @@
-"""An operator's end of a two-phase transaction: exactly the one that the application's database names, or none.
+"""The check before an operator commits or aborts a two-phase transaction: it is exactly the one that the application's
+database names.
 
-The application stored the identity of its transaction, `producer id:epoch`, in the transaction of its database that it
-then committed. So the operator compares, and gives that text back. The coordinator compares it again in the step that
+The application stored the identity of its transaction, `producer id:epoch`, in the database transaction that it then
+committed. The operator reads that text there and gives it back. The coordinator compares it once more in the step that
 decides (KIP-939, ADR 0043).
 """
 

@@ -1,4 +1,6 @@
-"""The role that each route needs (ADR 0030). If a route is missing here, the gateway does not start."""
+"""The role that a caller needs for each route of REST and the console (ADR 0030). If a route is missing here, the
+gateway does not start.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Final

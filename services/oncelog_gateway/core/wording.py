@@ -1,4 +1,4 @@
-"""Quantities as people read them, in the console and at the command line."""
+"""Writes durations, times, sizes and rates as people read them, for the console and the command line."""
 
 import time
 from collections.abc import Iterable
@@ -53,7 +53,7 @@ def size(size_bytes: int | None) -> str:
 
 
 def rate(number: float) -> str:
-    """Return a rate, a second, as text: `0.3`, `12`, `1200`."""
+    """Return a rate per second as text without its unit: `0.3`, `12`, `1200`."""
     return f"{number:.1f}" if 0 < number < 9.95 else f"{number:.0f}"
 
 

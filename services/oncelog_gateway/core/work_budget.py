@@ -1,4 +1,5 @@
-"""Limits how much of a process's time the pages of records may take: a share of it, and what was saved up before.
+"""Limits how much of a process's time the pages of records may take. It is a fixed share, and a little more after a
+pause in which the share was not used.
 
 In `oncelog up` a page is read on the loop of the coordinators and leaders, and a commit crosses that loop many times.
 Where they are processes of their own, the same share keeps the gateway's other pages quick.

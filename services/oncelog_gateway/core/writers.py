@@ -1,5 +1,5 @@
-"""The producers that write to a topic, with the sizes of its newest batches added up for each. Batch headers say
-them; no record is read.
+"""Finds the producers that write to a topic, and adds up the sizes of the newest batches of each. Only batch headers
+are read, no records.
 """
 
 from collections.abc import Iterable
