@@ -174,8 +174,8 @@ def _guard(
     metrics: Metrics,
     settings: GatewaySettings,
 ) -> None:
-    """Add the middleware that checks each request before its route: access, Host and Origin, query parameters,
-    counting. The middleware that is added last runs first.
+    """Add the middleware that each request passes before its route: access, then (outside of it) Host, Origin and
+    counting, then HEAD as GET. The one that is added last runs first.
     """
     app.add_middleware(
         AccessGuard,

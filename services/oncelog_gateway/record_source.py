@@ -110,8 +110,7 @@ class PageSoFar:
 
     @property
     def spent(self) -> int:
-        """Bytes that the page has used of its limit: those that were fetched, and a sixteenth of the decompressed ones.
-        """
+        """Bytes that the page has used of its limit: those that were fetched, and a sixteenth of the decompressed ones."""
         return self.bytes_read + self.record_bytes // EXPANSION
 
 

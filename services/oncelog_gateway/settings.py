@@ -11,7 +11,7 @@ from oncelog_gateway.access_settings import AccessSettings
 
 
 class GatewaySettings(AccessSettings):
-    """The settings of a gateway: its address, limits, metrics and logins."""
+    """REST, console and metrics of one cluster."""
 
     model_config = SettingsConfigDict(env_prefix="ONCELOG_GATEWAY_", frozen=True)
 

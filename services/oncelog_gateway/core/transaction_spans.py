@@ -60,8 +60,7 @@ class Span:
 
     @property
     def key(self) -> str:
-        """The id of the transaction's first event, by which pages name it. It stays the same while more events arrive.
-        """
+        """The id of the transaction's first event, by which pages name it. It stays the same while more events arrive."""
         return self.events[0].id
 
     def duration_ms(self, now_ms: int) -> int:

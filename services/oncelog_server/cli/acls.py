@@ -1,4 +1,4 @@
-"""`oncelog acls`: the ACLs that say who may do what, in the words of `kafka-acls`, through Kafka's own protocol."""
+"""`oncelog acls`: lists, adds and deletes ACLs through Kafka's own protocol, with the options of `kafka-acls`."""
 
 import itertools
 import re
@@ -241,7 +241,7 @@ def _filters(
     hosts: Sequence[str] | None,
     permission: Permission,
 ) -> list[AclFilter]:
-    """Return a filter for each combination. An argument that is not given is ANY."""
+    """Return an ACL filter for each combination of these arguments. An argument that is not given matches any value."""
     anything: list[tuple[ResourceType, str | None, PatternType]] = [
         (ResourceType.ANY, None, PatternType.ANY)
     ]
@@ -264,7 +264,7 @@ def _described(client: "Admin", filters: Iterable[AclFilter]) -> list[Acl]:
 
 
 def _operation_of(word: str) -> Operation:
-    """Return the operation of a word: DescribeConfigs is DESCRIBE_CONFIGS."""
+    """Return the operation with this name, as Kafka writes it: `DescribeConfigs` gives `Operation.DESCRIBE_CONFIGS`."""
     return Operation[re.sub(r"(?<=[a-z])(?=[A-Z])", "_", word).upper()]
 
 

@@ -1,4 +1,4 @@
-"""`oncelog health` checks everything once, with an exit code for scripts."""
+"""`oncelog health`: asks once whether anything is wrong, and exits with a code for scripts."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -18,7 +18,7 @@ app = typer.Typer(add_completion=False)
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One question about a running oncelog, with its answer."""
+    """One question about a running oncelog, such as whether clients can connect, with its answer."""
 
     name: str
     ok: bool

@@ -191,7 +191,7 @@ def _roles(node: NodeStatus) -> str:
 
 
 def _drained(rest: "Rest", node: NodeStatus, timeout_s: float) -> NodeStatus:
-    """Return the node once it is drained. A line that is rewritten on a terminal shows what is left."""
+    """Wait until the node is drained, and return its status. On a terminal a line shows what is still to be moved."""
     node_id = node["node_id"]
     deadline = time.monotonic() + timeout_s
     shown = ""

@@ -1,4 +1,4 @@
-"""Partitions whose leader cannot use its log: how they are recognized, and the way out."""
+"""Partitions whose leader cannot use its log, as for damage: how they are recognized, and what to do."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,4 +1,6 @@
-"""`oncelog transactions prepared` and `complete`: two-phase transactions, decided with another system (KIP-939)."""
+"""`oncelog transactions prepared` and `complete`: lists two-phase transactions, which an application decides together
+with another system (KIP-939), and ends them by hand.
+"""
 
 from typing import Annotated, Final
 

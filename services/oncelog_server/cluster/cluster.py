@@ -1,8 +1,8 @@
-"""A running cluster as an object: start it, break it, find it again, end it.
+"""A cluster of processes on this machine as an object: start it, break it, find it again, end it.
 
-The folder is the cluster: its state file says what runs, its logs what happened, its data what lasts. An object is only
-a view of it, so a test, a shell and a second shell see the same cluster; `locks` keeps their changes apart.
-Every method blocks: those who use it are tests and commands.
+The cluster's folder has its state: the state file says what runs, the logs what happened, and the data what lasts. A
+`Cluster` object only reads and changes that, so a test and two shells see the same cluster. `locks` keeps their changes
+apart. Every method blocks, because its users are tests and commands.
 """
 
 import contextlib
@@ -80,7 +80,7 @@ Progress = Callable[[str, str], None]
 
 
 class ClusterFailed(OncelogError):
-    """A process of the cluster did not start or has ended; the text holds the end of its log."""
+    """A process of the cluster did not start, or ended; the text has the end of its log."""
 
 
 class Cluster:
@@ -101,7 +101,8 @@ class Cluster:
         """Start nothing yet. Port 0 takes free ports; `environment` is added to that of every process. A secured
         cluster (`security.py`) stays secured at later starts.
 
-        `on_plan` sees names and ports before anything starts, and may set what single processes are told.
+        `on_plan` is called with names and ports before anything starts, and may set environment variables of single
+        processes.
         """
         self.folder = folder.absolute()
         self._shape = shape or ClusterShape()
@@ -125,7 +126,7 @@ class Cluster:
         return cluster
 
     def reload(self) -> None:
-        """Read what other commands have done to the cluster since."""
+        """Read the state file again, because other commands may have changed the cluster."""
         with state_file(self.folder):
             self._state = read_state(self.folder)
 
@@ -154,7 +155,9 @@ class Cluster:
 
     @property
     def security(self) -> ClusterSecurity | None:
-        """The cluster's certificates and users; None: every user of this machine may do everything."""
+        """The cluster's certificates and users; None: the cluster is not secured, and whoever can connect may do
+        everything.
+        """
         return ClusterSecurity(self.folder) if self.state.is_secure else None
 
     @property
@@ -168,7 +171,7 @@ class Cluster:
         return redis_url(self.folder)
 
     def member(self, name: str) -> Member:
-        """Return the member of this name. Raises OncelogError, with the names there are."""
+        """Return the member (a process of the plan) with this name. Raises OncelogError that lists the names."""
         for member in self.members:
             if member.name == name:
                 return member
@@ -322,7 +325,9 @@ class Cluster:
 
     @contextmanager
     def _working_on(self, *names: str) -> Iterator[None]:
-        """Work alone on these processes, and not while the whole cluster starts or stops. The view is fresh."""
+        """Lock these processes against other commands, and against a start or stop of the whole cluster. The state is
+        read anew.
+        """
         with contextlib.ExitStack() as stack:
             stack.enter_context(whole_cluster(self.folder, is_shared=True))
             for name in sorted(names):
@@ -332,7 +337,9 @@ class Cluster:
 
     @contextmanager
     def _changed(self) -> Iterator[ClusterState]:
-        """Yield the state to be changed, then write it. No other command or thread writes meanwhile."""
+        """Yield the cluster's state for the block to change, then write the state file. No other command or thread
+        writes it meanwhile.
+        """
         with state_file(self.folder):
             self._see_running()
             yield self.state
@@ -340,7 +347,7 @@ class Cluster:
             self.state.write(self.folder)
 
     def _see_running(self) -> None:
-        """Read which processes run now: other commands start and stop processes too."""
+        """Read from the state file which processes run now: other commands start and stop processes too."""
         found = read_state(self.folder)
         if found is not None:
             self.state.running, self.state.postgres_url = found.running, found.postgres_url
@@ -367,7 +374,9 @@ class Cluster:
             self._start_members([self.member(name)], timeout_s)
 
     def _plan(self) -> None:
-        """Plan the members: those of an earlier start on their data, or new ones in a new folder."""
+        """Plan a start and write it into the state file: the members of the last start, or new ones in a new folder.
+        Ports are chosen here.
+        """
         make_private(self.folder / "logs")
         port, gateway_port = self._ports
         ports = FreePorts()
@@ -435,7 +444,9 @@ class Cluster:
                 time.sleep(POLL_S)
 
     def _await_whole(self, timeout_s: float) -> None:
-        """Wait until everything is led and owned, which is after all processes are ready. Raises ClusterFailed."""
+        """Wait until every partition has a leader and every shard a coordinator, which is later than all processes are
+        ready. Raises ClusterFailed.
+        """
         controllers = [member.rpc_address for member in self.of_role(CONTROLLER)]
         node_ids = [member.node_id for member in self.members if member.role != CONTROLLER.role]
         missing = await_whole(controllers, node_ids, timeout_s, self.tls)

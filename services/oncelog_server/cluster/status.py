@@ -1,5 +1,5 @@
-"""The status of each process of a cluster, from the machine's view of the process and the controllers' view of its
-node.
+"""The status of each process of a local cluster: what this machine says of the process, and what a controller says of
+its node.
 """
 
 from collections import Counter

@@ -1,4 +1,6 @@
-"""A log that runs already, whose address and login a `client.properties` names. The demo does not kill it."""
+"""A log that runs already, for the demo to use. A `client.properties` file names its address and login. The demo does
+not kill it.
+"""
 
 import secrets
 from pathlib import Path
@@ -25,4 +27,4 @@ class GivenLog:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Do nothing: the log goes on."""
+        """Do nothing: the log keeps running."""
