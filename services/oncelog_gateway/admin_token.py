@@ -1,4 +1,6 @@
-"""The token of the role admin that is read from a file. It lets the operator in before any API token exists (ADR 0030)."""
+"""The token of the role admin that is read from a file. It lets the operator in before any API token exists
+(ADR 0030).
+"""
 
 import hmac
 import logging

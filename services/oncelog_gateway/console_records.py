@@ -135,7 +135,9 @@ async def _rows(records: Sequence[BrowsedRecord], turns: Turns, now_ms: int) -> 
 
 
 def _is_writer(caller: Caller | None) -> bool:
-    """True if the caller's role may write records, so the page offers it. ACLs are checked only when the caller writes."""
+    """True if the caller's role may write records, so the page offers it. ACLs are checked only when the
+    caller writes.
+    """
     return caller is not None and caller.role is not None and caller.role >= Role.OPERATOR
 
 

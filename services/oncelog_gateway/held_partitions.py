@@ -12,7 +12,9 @@ from oncelog_gateway.roles import Roles
 
 
 class Held(NamedTuple):
-    """The partitions of one open transaction, and how many offsets it holds back from read_committed readers in each."""
+    """The partitions of one open transaction, and how many offsets it holds back from read_committed
+    readers in each.
+    """
 
     partitions: list[TransactionPartition]
     failures: list[KafkaError]

@@ -110,7 +110,9 @@ class PageSoFar:
 
     @property
     def spent(self) -> int:
-        """Bytes that the page has used of its limit: those that were fetched, and a sixteenth of the decompressed ones."""
+        """Bytes that the page has used of its limit: those that were fetched, and a sixteenth of the
+        decompressed ones.
+        """
         return self.bytes_read + self.record_bytes // EXPANSION
 
 

@@ -213,8 +213,8 @@ async def _or_unknown(work: Awaitable[T]) -> T:
 
 
 async def _until_settled(call: Callable[[], Awaitable[T]]) -> T:
-    """Repeat a request for a while if the coordinator refuses it because markers of the last transaction are still on
-    their way, or because its shard is moving.
+    """Send a request, and repeat it for a while if the coordinator refuses it for now. It does while markers of the
+    last transaction are on their way, or its shard moves.
     """
     for _ in range(TRIES_MAX - 1):
         try:

@@ -25,7 +25,9 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command that a diagnosis proposes. `is_safe`: it changes nothing, or only what has to be changed in any case."""
+    """A command that a diagnosis proposes. `is_safe`: it changes nothing, or only what has to be changed in
+    any case.
+    """
 
     command: str
     does: str

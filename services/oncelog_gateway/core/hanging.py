@@ -89,7 +89,9 @@ class Shown:
 
 
 class Coordinated:
-    """The transactions that coordinators answered with, indexed by producer id: there may be ten thousand to look up."""
+    """The transactions that coordinators answered with, indexed by producer id: there may be ten thousand
+    to look up.
+    """
 
     def __init__(self, transactions: Iterable[CoordinatedTransaction]) -> None:
         self._of: dict[ProducerId, list[CoordinatedTransaction]] = defaultdict(list)

@@ -151,7 +151,9 @@ class Holder:
 
     @property
     def since(self) -> str:
-        """The time for which the transaction has held records back, as ` for 2 min` after its name; empty: not known."""
+        """The time for which the transaction has held records back, as ` for 2 min` after its name; empty:
+        not known.
+        """
         return f" for {self.for_how_long}" if self.for_how_long else ""
 
     @property

@@ -7,8 +7,8 @@ says that nothing is known of a step: it is a gap, not a zero. A place is *coars
 longer time than the step, so that nobody knows the course within it.
 
 A line has a name, such as a topic's, and lines come in groups. A group has room for so many names. All others share one
-line. A name that becomes much busier than one with a line takes that line, and the history of the old name is added to
-the shared line.
+line. If another name becomes much busier than one with a line, it takes over that line. The old name's history is then
+added to the shared line.
 """
 
 import math

@@ -1,4 +1,6 @@
-"""Finds the transactions that took longest, of all transactional ids, among those whose events the gateway remembers."""
+"""Finds the transactions that took longest, of all transactional ids, among those whose events the gateway
+remembers.
+"""
 
 from collections.abc import Sequence
 from heapq import nlargest

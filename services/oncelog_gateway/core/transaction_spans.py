@@ -1,9 +1,9 @@
 """Groups the events of a timeline by transaction: when each one began, first wrote, was decided and was complete, and
 why it ended.
 
-Events of the coordinator's state say where one transaction ends and the next begins. Events of other roles belong to
-the transaction that was open then, or to the last one, because news of a marker may come after the completion. Events
-of no transaction, such as a producer's start, stand between two.
+Events of the coordinator's state say where one transaction ends and the next begins. An event of another role belongs
+to the transaction that was open then, or to the last one: news of a marker may come late. Events of no transaction,
+such as a producer's start, stand between two.
 """
 
 from collections.abc import Sequence
@@ -60,7 +60,9 @@ class Span:
 
     @property
     def key(self) -> str:
-        """The id of the transaction's first event, by which pages name it. It stays the same while more events arrive."""
+        """The id of the transaction's first event, by which pages name it. It stays the same while more
+        events arrive.
+        """
         return self.events[0].id
 
     def duration_ms(self, now_ms: int) -> int:

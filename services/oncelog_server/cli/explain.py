@@ -1,4 +1,6 @@
-"""Prints the answer of `oncelog transactions explain`: the verdict first, then the findings, then the commands to type."""
+"""Prints the answer of `oncelog transactions explain`: the verdict first, then the findings, then the
+commands to type.
+"""
 
 from oncelog_server.cli.rest import Answer
 from oncelog_server.cli.tables import printable, say, show_paragraph

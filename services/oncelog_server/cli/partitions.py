@@ -1,4 +1,6 @@
-"""`oncelog partitions`: shows why a read_committed consumer waits, which nodes have the replicas, and reassigns them."""
+"""`oncelog partitions`: shows why a read_committed consumer waits, which nodes have the replicas, and
+reassigns them.
+"""
 
 from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import urlencode
