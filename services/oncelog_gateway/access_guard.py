@@ -204,9 +204,10 @@ def session_cookie(request: Request, operators: Operators) -> str | None:
 
 
 def _forged(request: Request, caller: Caller) -> Response | None:
-    """Return the refusal of a session's request that does not come from the console's own pages; None: it does.
+    """Return the refusal of a changing request of a console session that another site may have caused (CSRF); None: it
+    comes from the console's own pages.
 
-    Such a request carries their origin and the CSRF token, which only they can read.
+    Those pages send an Origin header and the session's CSRF token, which other sites cannot read.
     """
     if caller.session is None or request.method in READING_METHODS:
         return None

@@ -245,8 +245,8 @@ def _operation_id(route: APIRoute) -> str:
 
 
 def _document_problems(app: FastAPI) -> None:
-    """Add the Problem schema to OpenAPI. Routes refer to it by name, and FastAPI only collects the models it was
-    given.
+    """Add the schema of `Problem` to the application's OpenAPI. Routes refer to it by name, and FastAPI itself adds
+    only the models that routes return.
     """
     generate = app.openapi
 

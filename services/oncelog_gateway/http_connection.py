@@ -97,8 +97,8 @@ class HttpConnection(H11Protocol):
         self._follow()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer bytes that are no request. uvicorn calls this while it handles h11's error, which knows the better
-        status: 431 for a head without end.
+        """Answer bytes that are no HTTP request. uvicorn calls this while it handles the parser's error. That error has
+        the better status, such as 431 for a head without end.
         """
         error = sys.exception()
         status = error.error_status_hint if isinstance(error, h11.RemoteProtocolError) else 400
@@ -158,7 +158,7 @@ class HttpConnection(H11Protocol):
         self._deadline = self.loop.call_later(self._timeout_s, self._too_late, "answer")
 
     def _refuse(self, status: int, detail: str) -> None:
-        """Answer with a problem, then drop what still arrives until the client closes or `LINGER_S` is over."""
+        """Answer with an error, then discard what still arrives, until the client closes or `LINGER_S` is over."""
         self._is_refused = True
         self._unset_keepalive_if_required()
         if self._deadline is not None:

@@ -1,7 +1,7 @@
 """Calls to partition leaders: which node to ask, for how long, and what its silence means.
 
-A call that gets no answer in time becomes REQUEST_TIMED_OUT, and a node that is not known becomes a failure of what it
-leads.
+A call without an answer in time becomes REQUEST_TIMED_OUT. If a node's address is not known, each partition that it
+leads gets that error.
 """
 
 import asyncio

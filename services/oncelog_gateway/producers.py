@@ -1,4 +1,6 @@
-"""Producers as partition leaders remember them, over many partitions: where each writes, and what it has open."""
+"""Lists producers of many partitions, as the partitions' leaders remember them: where each writes, and its open
+transactions.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

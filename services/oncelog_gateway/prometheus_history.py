@@ -25,7 +25,7 @@ _HEADERS: Final = {"Accept": "application/json"}
 
 
 class _Series(TypedDict):
-    """A time series in an answer of Prometheus."""
+    """The JSON of one time series in Prometheus' answer."""
 
     metric: dict[str, str]
     values: list[tuple[float, str]]
@@ -56,7 +56,7 @@ class PrometheusHistory:
         return found
 
     def _asked(self, query: Query, span: Span, timeout_s: float) -> list[Line]:
-        """Return the lines of one query. Raises PrometheusAway."""
+        """Run one query at Prometheus, and return its series as lines. Raises PrometheusAway."""
         # A value of Prometheus looks back: that of a step stands at its end.
         first_s, step_s = (span.first_ms + span.step_ms) / 1000, span.step_ms / 1000
         asked = urlencode(

@@ -29,7 +29,7 @@ async def only_known_parameters(request: Request) -> None:
 
 
 def _names(dependant: Dependant) -> list[str]:
-    """Return the query parameters of a route and of what it depends on."""
+    """Return the names of all query parameters that a route takes, also by its FastAPI dependencies."""
     own = [field.alias for field in dependant.query_params]
     return own + [name for one in dependant.dependencies for name in _names(one)]
 

@@ -1,4 +1,4 @@
-"""Resources and request bodies of records in REST."""
+"""Pydantic models of records in REST: what answers contain, and the bodies of requests."""
 
 from typing import Annotated, Final, Literal
 

@@ -79,7 +79,7 @@ class RecordWriter:
     async def write(
         self, operator: Operator, topic: str, asked: WriteRecordRequest
     ) -> WrittenRecord:
-        """Write one record. Raises KafkaError. The audit log has the sizes, and not the content."""
+        """Write one record. Raises KafkaError. The audit log has the sizes of key and value, not their content."""
         record = _record_of(asked, self._clock.now())
         target = {
             "topic": topic,

@@ -1,4 +1,6 @@
-"""Models of REST's resources, one for each. Times are milliseconds; `null` means "none" or "not known"."""
+"""Pydantic models that REST's answers and requests share, one for each kind of thing. Times are milliseconds; `null`
+means "none" or "not known".
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Annotated, Final, Literal, TypedDict, TypeVar
@@ -46,10 +48,10 @@ _ABSENT: Final = object()
 
 
 def resource_of(kind: type[ResourceT], source: object, /, **given: object) -> ResourceT:
-    """Return the resource with the fields that are given. The others come from the attributes of the same names in
-    `source`, a role's answer.
+    """Return a model of this kind, with the `given` fields. The other fields are copied from attributes of the same
+    names of `source`, a role's answer.
 
-    A field that neither has needs a default. Declare it `KnownOrNone` where the answer says -1 for "not known".
+    A field that is in neither needs a default. Declare it `KnownOrNone` where the answer says -1 for "not known".
     """
     for name in kind.model_fields:
         if name not in given and (found := getattr(source, name, _ABSENT)) is not _ABSENT:

@@ -1,4 +1,4 @@
-"""Converts the answers of coordinators and partition leaders about transactions into the core's types."""
+"""Converts what coordinators and partition leaders answer about transactions into the types of `core`."""
 
 from typing import Final
 

@@ -1,8 +1,8 @@
 """Calls to the other roles: which node to ask, for how long, and what its silence means.
 
-The gateway keeps nothing: every answer is put together from the metadata image and from what partition leaders and
-coordinators say at this moment. A call that gets no answer in time becomes REQUEST_TIMED_OUT. A node that is not known
-becomes a failure of what it leads, and the rest is still shown.
+The gateway stores nothing: every answer is made from the metadata image (its copy of the cluster's metadata) and from
+what partition leaders and coordinators say at this moment. A call without an answer in time becomes REQUEST_TIMED_OUT.
+If a node's address is not known, what it leads is named as failed, and the rest is still shown.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -286,7 +286,7 @@ class Roles(LeaderCalls):
         method: Callable[[GroupCoordinatorStub], Unary[RequestT, ResponseT]],
         request: RequestT,
     ) -> ResponseT:
-        """Return the answer of the group coordinator on this node."""
+        """Send a request to the group coordinator on this node, and return its answer."""
         try:
             if node_id < 0:
                 raise KeyError(node_id)
@@ -306,7 +306,7 @@ class Roles(LeaderCalls):
     async def ask_controller(
         self, method: Callable[[ControllerStub], Unary[RequestT, ResponseT]], request: RequestT
     ) -> ResponseT:
-        """Return the answer of the active controller."""
+        """Send a request to the active controller, and return its answer."""
         return await self.call("the controller", method(self.directory.controller()), request)
 
     async def describe_controller(self) -> controller_pb2.DescribeControllerResponse:

@@ -1,5 +1,5 @@
-"""Plain ASGI middleware that makes a span for each request that changes something, and for each that comes with a
-`traceparent` (ADR 0028).
+"""Plain ASGI middleware that makes an OpenTelemetry span for each request that changes something, and for each that
+comes with a `traceparent` (ADR 0028).
 
 A request that ends a transaction is in that transaction's trace; its caller, if it has one, is linked.
 """

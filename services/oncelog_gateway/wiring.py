@@ -1,8 +1,8 @@
 """Builds the gateway and serves it on the loop of its process.
 
-Binding the port is all that `start` does. FastAPI and everything behind it is imported in a thread, about half a second
-of CPU and 20 MB; the kernel holds connections meanwhile. A process of its own imports from its start on: nobody waits
-for it, and the first request does not wait long. Beside other roles nothing is imported before a client connects.
+`start` only binds the port. FastAPI and everything behind it is imported in a thread, which takes about half a second
+of CPU and 20 MB. Clients that connect meanwhile wait in the kernel's queue. A gateway in a process of its own begins to
+import at its start. Beside other roles, as under `oncelog up`, nothing is imported before a client connects.
 """
 
 import asyncio

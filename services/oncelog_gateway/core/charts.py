@@ -1,5 +1,5 @@
-"""Charts of lines over time, as a picture and as a table: which lines are drawn, how they differ without colour, and
-what they say in words.
+"""Charts of rates over time, as a picture and as a table: which lines are drawn, how they differ without colour, and a
+sentence that describes the chart.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -30,7 +30,7 @@ DECIDED_STATES: Final = frozenset({"PrepareCommit", "PrepareAbort"})
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """An open transaction as a partition sees it."""
+    """A transaction that is open in a partition, as the partition's leader describes it."""
 
     partition: Partition
     producer_id: ProducerId
@@ -45,7 +45,7 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatedTransaction:
-    """A transaction as its coordinator sees it."""
+    """A transaction as its coordinator describes it."""
 
     transactional_id: str
     state: str

@@ -39,7 +39,7 @@ accept an equal one (facts 9).
 
 @dataclass(frozen=True, slots=True)
 class AbortTarget:
-    """The transaction that the operator wants to end."""
+    """The transaction that the operator wants to abort, as the request names it."""
 
     partition: Partition
     start_offset: Offset
@@ -51,7 +51,9 @@ class AbortTarget:
 
 @dataclass(frozen=True, slots=True)
 class AbortMarker:
-    """The one marker that ends the transaction."""
+    """The abort marker that ends the transaction in its partition, and what the leader must find there
+    before it writes.
+    """
 
     partition: Partition
     producer_id: ProducerId
@@ -66,7 +68,7 @@ class AbortMarker:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The reason why no marker is written, with the way out."""
+    """Why no marker is written, and what the operator can do instead."""
 
     error_code: ErrorCode
     detail: str

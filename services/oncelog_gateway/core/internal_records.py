@@ -45,8 +45,8 @@ _STATES: Final = (
 
 
 def decoded(topic: str, record: Record) -> Decoded | None:
-    """Return `type` and the fields of key and value; a null value is `removed`. None: the record is of another topic,
-    or not understood.
+    """Return the record's type and the fields of its key and value, by name. A null value gives `removed`. None: the
+    topic is not an internal one, or the record cannot be decoded.
     """
     kinds = _OF_TOPIC.get(topic)
     if kinds is None or record.key is None:

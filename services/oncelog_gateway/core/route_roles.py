@@ -124,5 +124,5 @@ ROLE_OF: Final[Mapping[RouteKey, Role]] = {
 
 
 def without_role(routes: Iterable[RouteKey]) -> list[RouteKey]:
-    """Return the routes that have no role."""
+    """Return those routes that have no role in this module's table."""
     return [key for key in routes if key not in ROLE_OF and key not in OPEN]

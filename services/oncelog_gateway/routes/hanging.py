@@ -81,7 +81,7 @@ def hanging_router(roles: Roles, partitions: Partitions) -> APIRouter:
 
 
 def _place(row: MarkerQueue) -> int:
-    """Return the key of a queue for sorting: the queue without a leader comes first."""
+    """Return a sort key for marker queues: by node, and the queue for partitions without a leader first."""
     return -1 if row.node is None else row.node
 
 

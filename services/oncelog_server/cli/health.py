@@ -41,8 +41,8 @@ def health(bootstrap: Bootstrap = "", gateway: Gateway = "", output: AsOutput = 
 
 
 def checks_of(rest: Rest, bootstrap: str) -> list[Check]:
-    """Return the checks: whether clients can connect, and what the gateway says of everything else (`GET
-    /v1/cluster/health`).
+    """Return the checks of `oncelog health`: whether clients can connect, and what the gateway says of everything else
+    (`GET /v1/cluster/health`).
     """
     return [_checked("kafka clients", lambda: _clients(bootstrap)), *_of_cluster(rest)]
 

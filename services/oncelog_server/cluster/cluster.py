@@ -190,7 +190,7 @@ class Cluster:
         return self.folder / "logs" / f"{name}.log"
 
     def state_of(self, name: str) -> str:
-        """Return `running`, `paused`, `dead`, or `stopped` when the process was ended in order."""
+        """Return the state of a process: `running`, `paused`, `dead`, or `stopped` if it was ended in order."""
         process = self.process(name)
         state = "stopped" if process is None else process.state
         if state in ("stopped", "dead"):
@@ -283,7 +283,7 @@ class Cluster:
             return self._terminate(name, timeout_s)
 
     def start_one(self, name: str, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Start a process that was killed or terminated, where it was, and wait until it is ready."""
+        """Start a process again that was killed or terminated, with its data and ports, and wait until it is ready."""
         with self._working_on(name):
             self._start_one(name, timeout_s)
 
@@ -303,7 +303,9 @@ class Cluster:
     def grow(
         self, role: RolePlan, count: int, timeout_s: float = START_TIMEOUT_S
     ) -> tuple[Member, ...]:
-        """Start more processes of a role, and wait until they are ready. They are members from then on."""
+        """Start `count` more processes of a role, and wait until they are ready. They belong to the cluster from then
+        on.
+        """
         with whole_cluster(self.folder):
             self.reload()
             added = plan_more(self.members, role, count)

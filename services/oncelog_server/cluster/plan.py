@@ -43,7 +43,7 @@ PER_ROLE_MAX: Final = 9
 
 @dataclass(frozen=True, slots=True)
 class ClusterShape:
-    """The number of processes of each role."""
+    """How many processes of each role a cluster has."""
 
     controllers: int = 2
     storage: int = 3

@@ -11,7 +11,7 @@ from oncelog_server.cli.client_config import KafkaAddress, read_client_config
 
 
 class GivenLog:
-    """A log that the demo did not start, with those members of `OncelogServer` that a run needs."""
+    """A log that the demo did not start. It has those methods of `OncelogServer` that a run of the demo needs."""
 
     def __init__(self, file: Path) -> None:
         """Read the file. Raises OncelogError for a file that cannot be read, or names no address."""

@@ -33,7 +33,9 @@ QUICK_START_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 @dataclass(frozen=True, slots=True)
 class PipelineSettings:
-    """The settings of the driver. `numeric_columns` is None for payments, else the columns to sum per key."""
+    """The settings of the demo's Spark driver. `numeric_columns` is None for payments, else the columns to
+    sum per key.
+    """
 
     bootstrap: str
     input_topic: str

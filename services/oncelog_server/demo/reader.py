@@ -79,8 +79,8 @@ class CommittedReader:
     def last_of_each_partition(self, topic: str) -> list[ConsumerRecord]:
         """Return the last committed record of every partition that has one.
 
-        A transaction that was aborted may fill the end of a partition. So the stretch that is searched doubles until a
-        record is found or the partition has been searched whole.
+        An aborted transaction may fill the end of a partition. So the part that is searched doubles until it has a
+        record, or the partition has been searched whole.
         """
         found: list[ConsumerRecord] = []
         for partition, end in self.stable_ends(topic).items():

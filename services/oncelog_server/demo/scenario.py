@@ -39,8 +39,8 @@ class Scenario(Protocol):
         ...
 
     def row_number(self, value: bytes | None) -> int:
-        """Return the number of the row that a value of the input topic was made from; -1 when this scenario did not
-        make it.
+        """Return the number of the row that a record's value was made from. It is -1 for a value that this scenario did
+        not make.
         """
         ...
 

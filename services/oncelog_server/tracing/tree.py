@@ -71,7 +71,7 @@ def trace_of(spans: Iterable[ReceivedSpan], transactional_id: str) -> Trace | No
 
 
 def drawn(trace: Trace) -> Tree:
-    """Return the trace as a tree to print. Raises IndexError for a trace without a root."""
+    """Return the trace as a `rich` tree that can be printed. Raises IndexError for a trace without a root span."""
     root = trace.roots[0]
     tree = Tree(_line(root, root.start_ns), guide_style="dim")
     _grow(tree, trace, trace.children(root), root.start_ns)
