@@ -96,9 +96,7 @@ class Groups:
         return GroupPage(groups=page, **about)
 
     async def known(self, count_max: int) -> tuple[list[Group], list[KafkaError]]:
-        """Return the first `count_max` groups in order of id, and the failures of the coordinators that did
-        not answer.
-        """
+        """Return the first groups in order of id, and the failures of the coordinators that did not answer."""
         rows, failures = await self._listed(())
         return rows[:count_max], failures
 

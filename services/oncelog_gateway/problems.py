@@ -136,7 +136,7 @@ def described(path: str, summary: str, *statuses: int) -> RouteArguments:
 
 
 def status_of(error_code: ErrorCode) -> HTTPStatus:
-    """Return the HTTP status that tells a script what Kafka's code tells a client."""
+    """Return the HTTP status with which REST answers a Kafka error code."""
     known = _STATUS_OF.get(error_code)
     if known is not None:
         return known

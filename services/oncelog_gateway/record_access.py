@@ -91,7 +91,7 @@ class RecordAccess:
 
     def _are_acls_asked(self) -> bool:
         """True if ACLs decide who reads records. They do if a listener that checks ACLs is registered, or if any ACL
-        exists. Whoever made an ACL meant to close something, even while no such listener runs.
+        exists. An ACL was made to close something, even while no such listener runs.
         """
         image = self._metadata.image
         return bool(image.security.acls) or any(

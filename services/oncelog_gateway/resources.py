@@ -1,6 +1,4 @@
-"""Pydantic models that REST's answers and requests share, one for each kind of thing. Times are milliseconds; `null`
-means "none" or "not known".
-"""
+"""Pydantic models that REST's routes share. Times are milliseconds; `null` means "none" or "not known"."""
 
 from collections.abc import Callable, Sequence
 from typing import Annotated, Final, Literal, TypedDict, TypeVar

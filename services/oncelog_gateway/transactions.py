@@ -80,9 +80,7 @@ class TransactionsOpen(NamedTuple):
 
 
 class Transactions:
-    """Reads transactions from the coordinators, and ends them through coordinators or partition leaders. Every attempt
-    to end one is audited.
-    """
+    """Reads transactions from coordinators, and ends them through the roles. Every attempt to end one is audited."""
 
     def __init__(self, roles: Roles, audit: AuditLog, clock: Clock, trace_url: str = "") -> None:
         self._roles = roles
@@ -163,9 +161,7 @@ class Transactions:
         )
 
     async def opened(self, rows_max: int, overdue_max: int) -> TransactionsOpen:
-        """Return the first `rows_max` open transactions, and the first `overdue_max` of those that are open for too
-        long, with the counts of both.
-        """
+        """Return the oldest open transactions, the oldest that are open for too long, and the counts of both."""
         listing = await self._roles.list_transactions(states=sorted(OPEN_STATES))
         now = self._clock.now()
         overdue = [
@@ -372,9 +368,9 @@ class Transactions:
     async def _checked(
         self, request: AbortRequest
     ) -> tuple[OpenTransaction, AbortMarker, tuple[CoordinatedTransaction, ...]]:
-        """Check that an abort would end exactly the wanted transaction and that no coordinator owns it. It reads the
-        partition, the coordinators, and the partition again (`core.hanging` says why). Returns the transaction, its
-        marker, and what coordinators know of its producer.
+        """Return the transaction that an abort would end, its marker, and what coordinators know of its producer. It
+        reads partition, coordinators and partition again (`core.hanging` says why), and raises if any of them forbids
+        it.
         """
         epoch = request.producer_epoch
         target = AbortTarget(

@@ -88,7 +88,7 @@ class PartitionFacts:
 
     @property
     def held_back(self) -> int:
-        """Offsets that no read_committed reader gets yet."""
+        """How many offsets an open transaction holds back: no read_committed reader gets them yet."""
         if self.high_watermark is None or self.last_stable_offset is None:
             return 0
         return max(self.high_watermark - self.last_stable_offset, 0)

@@ -218,7 +218,7 @@ class _Cluster:
 
     def _movable(self, topic: str, donor: int, receiver: int) -> Partition | None:
         """Return a partition of the topic to move from `donor` to `receiver`; None: none may move. If the donor leads
-        many more partitions, it is best one that the donor leads, otherwise one that it follows.
+        more partitions by far, one that it leads is preferred, otherwise one that it follows.
         """
         gives_lead = self._leads[donor] - self._leads[receiver] > 1
         second_best = None

@@ -112,8 +112,8 @@ class ListedGroup(Group):
 
 
 def _listed(group: Group, offsets: GroupOffsetPage | None) -> ListedGroup:
-    """Return a row of the list: the group, with its lag and what blocks it. They are None without `offsets`, and where
-    an older gateway does not tell them.
+    """Return a row of the list: the group, with its lag and what blocks it. Lag and block are None without `offsets`,
+    and where an older gateway does not tell them.
     """
     return {
         **group,
@@ -206,7 +206,9 @@ def _held(found: GroupOffsetPage) -> str:
 
 
 def _records(offset: GroupOffset) -> str:
-    """Return how many records a read_committed reader gets; `+` where more follows than was read."""
+    """Return as text how many records a read_committed reader would get after this offset. A `+` says that more follows
+    than was read.
+    """
     if offset["lag"] == 0:
         return "0"
     behind = offset["behind"]

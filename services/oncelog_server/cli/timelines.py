@@ -18,7 +18,9 @@ GAP_MS: Final = 1_000
 
 
 def timeline(rest: Rest, transactional_id: str, limit: int, *, follow: bool, is_json: bool) -> None:
-    """Print the timeline of a transaction. Raises OncelogError, as `Rest` does."""
+    """Print the events of a transaction; with `follow` also new ones, until Ctrl-C. Raises OncelogError, as
+    `Rest` does.
+    """
     found: Timeline = rest.get(
         f"/v1/transactions/{quoted(transactional_id)}/timeline", {"limit": limit}
     )

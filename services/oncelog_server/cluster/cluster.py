@@ -101,8 +101,7 @@ class Cluster:
         """Start nothing yet. Port 0 takes free ports; `environment` is added to that of every process. A secured
         cluster (`security.py`) stays secured at later starts.
 
-        `on_plan` is called with names and ports before anything starts, and may set environment variables of single
-        processes.
+        `on_plan` is called with names and ports before a start, and may set variables of single processes.
         """
         self.folder = folder.absolute()
         self._shape = shape or ClusterShape()
@@ -155,9 +154,7 @@ class Cluster:
 
     @property
     def security(self) -> ClusterSecurity | None:
-        """The cluster's certificates and users; None: the cluster is not secured, and whoever can connect may do
-        everything.
-        """
+        """The cluster's certificates and users; None: not secured, so every user of this machine may do everything."""
         return ClusterSecurity(self.folder) if self.state.is_secure else None
 
     @property
@@ -303,9 +300,7 @@ class Cluster:
     def grow(
         self, role: RolePlan, count: int, timeout_s: float = START_TIMEOUT_S
     ) -> tuple[Member, ...]:
-        """Start `count` more processes of a role, and wait until they are ready. They belong to the cluster from then
-        on.
-        """
+        """Start `count` more processes of a role, which join the cluster, and wait until they are ready."""
         with whole_cluster(self.folder):
             self.reload()
             added = plan_more(self.members, role, count)
@@ -327,9 +322,7 @@ class Cluster:
 
     @contextmanager
     def _working_on(self, *names: str) -> Iterator[None]:
-        """Lock these processes against other commands, and against a start or stop of the whole cluster. The state is
-        read anew.
-        """
+        """Lock these processes, and the whole cluster against a start or stop. The state is read anew."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(whole_cluster(self.folder, is_shared=True))
             for name in sorted(names):
@@ -339,9 +332,7 @@ class Cluster:
 
     @contextmanager
     def _changed(self) -> Iterator[ClusterState]:
-        """Yield the cluster's state for the block to change, then write the state file. No other command or thread
-        writes it meanwhile.
-        """
+        """Yield the state for the block to change, then write the state file. Nobody else writes it meanwhile."""
         with state_file(self.folder):
             self._see_running()
             yield self.state
@@ -376,8 +367,8 @@ class Cluster:
             self._start_members([self.member(name)], timeout_s)
 
     def _plan(self) -> None:
-        """Plan a start and write it into the state file: the members of the last start, or new ones in a new folder.
-        Ports are chosen here.
+        """Write the plan of a start into the state file: the members of the last start, or new ones, with
+        their ports.
         """
         make_private(self.folder / "logs")
         port, gateway_port = self._ports
@@ -446,9 +437,7 @@ class Cluster:
                 time.sleep(POLL_S)
 
     def _await_whole(self, timeout_s: float) -> None:
-        """Wait until every partition has a leader and every shard a coordinator, which is later than all processes are
-        ready. Raises ClusterFailed.
-        """
+        """Wait until every partition has a leader and every shard a coordinator. Raises ClusterFailed."""
         controllers = [member.rpc_address for member in self.of_role(CONTROLLER)]
         node_ids = [member.node_id for member in self.members if member.role != CONTROLLER.role]
         missing = await_whole(controllers, node_ids, timeout_s, self.tls)
