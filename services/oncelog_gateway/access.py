@@ -129,9 +129,9 @@ class Access:
         return self.sessions.open(caller.name, word, caller.digest, ends_ms)
 
     async def log_out(self, session: Session) -> None:
-        """End the session: here at once, and at every gateway soon after this returns.
+        """End the session: at once at this gateway, and at every other one soon after.
 
-        Raises KafkaError when no controller received the logout; it is then reported again each second.
+        Raises KafkaError when no controller could be told. It is then told again each second, until it works.
         """
         self.sessions.log_out(session, self._clock.now())
         try:
@@ -195,7 +195,7 @@ class Access:
         self._start_report(self._report_use(token, now), "a token's use")
 
     async def _report_use(self, token: ApiToken, now: int) -> None:
-        """Report a token's use to the controller. If no controller receives the report, the next use an hour later is
+        """Tell the controller that a token was used. If no controller answers, only the next use an hour later is
         reported.
         """
         use = pb.ApiToken(name=token.name, digest=bytes.fromhex(token.digest), last_used_ms=now)
@@ -208,7 +208,7 @@ class Access:
     # --------------------------------------------------------------------------------------------- the logouts
 
     def _is_logged_out(self, session: Session) -> bool:
-        """True if the session was ended at this gateway or, as the metadata say, at another."""
+        """True if the session was logged out at this gateway or, as the cluster's metadata say, at another one."""
         if self.sessions.is_logged_out(session):
             return True
         security = self._metadata.image.security

@@ -89,8 +89,8 @@ class AccessGuard:
         return None
 
     async def _caller(self, request: Request) -> Caller | None:
-        """Return the caller; None: the request shows neither token nor session. Raises Refused for one that lets
-        nobody in.
+        """Return the caller of a request by its token or session; None: it has neither. Raises Refused for a token that
+        lets nobody in.
         """
         if not self._access.is_login_required:
             return ANONYMOUS
@@ -127,9 +127,9 @@ class AccessGuard:
     async def _not_allowed(
         self, request: Request, key: RouteKey | None, caller: Caller
     ) -> Response | None:
-        """Return the refusal of a caller without the role that the route needs; None: the caller has that role.
+        """Return the error response for a caller without the role that the route needs; None: the caller has that role.
 
-        A refused request that would have changed something leaves its two lines in the audit log.
+        If the refused request would have changed something, it is in the audit log.
         """
         needed = ROLE_OF[key] if key is not None else Role.VIEWER
         if caller.role is not None and caller.role >= needed:
@@ -175,14 +175,14 @@ async def only_as_guarded(request: Request) -> None:
 
 
 def with_roles(routes: Sequence[Route]) -> Sequence[Route]:
-    """Return the routes unchanged, once each is known to have a role. Asserts that no route lacks one."""
+    """Return the routes unchanged. Asserts that a role is defined for each of them."""
     keys = [(method, route.path) for route in routes for method in sorted(route.methods or ())]
     assert not without_role(keys), f"core/route_roles.py lacks {without_role(keys)}"
     return routes
 
 
 def is_secure(request: Request, operators: Operators) -> bool:
-    """True if the browser came by TLS, to this gateway or to a proxy that is trusted."""
+    """True if the browser's connection uses TLS, to this gateway or to a trusted proxy before it."""
     if request.url.scheme == "https":
         return True
     return operators.is_from_proxy(request) and request.headers.get("x-forwarded-proto") == "https"

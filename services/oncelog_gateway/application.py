@@ -112,7 +112,9 @@ def create_app(
     ways_in: WaysIn = NO_WAYS_IN,
     recorder: RateRecorder | None = None,
 ) -> FastAPI:
-    """Return the application with everything the gateway serves. Starts nothing and calls no other role."""
+    """Return the FastAPI application with all routes and middleware. It starts nothing and sends nothing to
+    other roles.
+    """
     roles = Roles(metadata, directory, settings.call_timeout_ms)
     audit = AuditLog(settings.audit_path, clock)
     # An empty history is false, and the one that fills later is the one to show.

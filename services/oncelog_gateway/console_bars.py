@@ -241,10 +241,10 @@ def strip_of(spans: Sequence[Span], now_ms: int, page_of: Mapping[str, int]) -> 
 def bars_page(
     transactional_id: str, found: Sequence[Span | Between], number: int, now_ms: int, key: str = ""
 ) -> dict[str, object]:
-    """Return what the template needs of one page of bars, newest first. A page number beyond the last page gives the
-    last one.
+    """Return the template's variables for one page of the list of transactions, newest first. A number beyond the last
+    page gives the last one.
 
-    `key` names a transaction whose page is wanted instead of `number`.
+    If `key` names a transaction, the page that contains it is returned instead.
     """
     newest_first = found[::-1]
     number = min(number, max(math.ceil(len(found) / BARS_MAX), 1))

@@ -109,7 +109,7 @@ def _give_cookie(answer: Response, caller: Caller, access: Access, *, is_tls: bo
 
 
 async def _form(request: Request) -> dict[str, str] | None:
-    """Return the first value of each field; None: the body is no form, or is too large for a login form."""
+    """Return the fields of a login form, the first value of each; None: the body is no form or is too large."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != FORM:
         return None
     # No body comes here without its length (`strict_http.py`).

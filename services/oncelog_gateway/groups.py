@@ -68,7 +68,7 @@ class GroupLags:
 
 
 class Groups:
-    """Reads and deletes groups through the coordinators of their shards. Every method raises KafkaError."""
+    """Reads, resets and deletes consumer groups through their coordinators. Every method raises KafkaError."""
 
     def __init__(
         self,
@@ -86,8 +86,8 @@ class Groups:
         self._blocked = BlockedReadings(roles)
 
     async def page(self, *, states: Sequence[str], paging: PageRequest) -> GroupPage:
-        """Return a page of groups in order of id. A silent coordinator is a failure in the page, unless all are
-        silent.
+        """Return a page of groups in order of id. A coordinator that does not answer is named in the page. Only if none
+        answers, this raises.
         """
         rows, failures = await self._listed(states)
         if failures and len(failures) == len(self._roles.group_coordinators()):
@@ -144,8 +144,8 @@ class Groups:
     async def offsets(
         self, group_id: str, paging: PageRequest, *, count_records: bool = False
     ) -> GroupOffsetPage:
-        """Return every partition that the group has committed for. A row has the lag where the leader answers, and
-        the transaction that will change the offset.
+        """Return a row for every partition with a committed offset of the group. It has the lag, if the leader answers,
+        and the transactions that are about to change the offset.
         """
         await self.describe(group_id)
         found = await self._committed(group_id, with_pending=True)
@@ -439,7 +439,7 @@ def _refusal(error_code: int, group_id: str) -> str:
 def _fetch(
     group_ids: Iterable[str], partitions: Sequence[Partition] = (), *, with_pending: bool = False
 ) -> pb.OffsetFetchRequest:
-    """Return the request for offsets in these partitions, or in all if none is given."""
+    """Return the OffsetFetch request for these groups, in these partitions, or in all if none is given."""
     by_topic: dict[str, list[int]] = {}
     for one in partitions:
         by_topic.setdefault(one.topic, []).append(one.partition)

@@ -62,7 +62,7 @@ def raise_for(error_code: int, message: str) -> None:
 async def all_answers(
     calls: Iterable[Coroutine[object, object, ResponseT]],
 ) -> tuple[list[ResponseT], list[KafkaError]]:
-    """Run all calls at once. Return the answers, and the failures of the calls without one."""
+    """Await all calls at the same time. Return the answers, and the errors of the calls that failed."""
     answers: list[ResponseT] = []
     failures: list[KafkaError] = []
 
@@ -121,8 +121,8 @@ class LeaderCalls:
     async def describe_record(
         self, partition: Partition, offset: int
     ) -> storage_pb2.DescribeRecordResponse:
-        """Return what the partition's leader says of the record at `offset`. Raises KafkaError for an answer with an
-        error.
+        """Return what the partition's leader says of the record at `offset`, such as the state of its transaction.
+        Raises KafkaError if it answers with an error.
         """
         named = TopicPartition(topic=partition.topic, partition=partition.partition)
         request = storage_pb2.DescribeRecordRequest(partition=named, offset=offset)
@@ -187,7 +187,9 @@ class LeaderCalls:
         return await self.call(f"the leader of {partition}", call, request)
 
     async def write_abort_marker(self, marker: AbortMarker) -> None:
-        """Append one abort marker at the partition's leader (facts 1.4: the request is WriteTxnMarkers)."""
+        """Send one abort marker to the partition's leader, which appends it (facts 1.4: the request is
+        WriteTxnMarkers).
+        """
         node_id, stub = self._marker_writer(marker.partition)
         wanted = storage_pb2.TxnMarker(
             producer_id=marker.producer_id,
@@ -229,8 +231,8 @@ class LeaderCalls:
     def _marker_writer(
         self, partition: Partition
     ) -> tuple[int, StorageStub | GroupCoordinatorStub]:
-        """Return node id and stub of the role that appends markers to the partition: its leader, or the coordinator
-        that owns the group shard (ADR 0015).
+        """Return node id and stub of the role that appends markers to the partition. It is the leader or, for a
+        partition of `__consumer_offsets`, the group coordinator that owns it (ADR 0015).
         """
         leader = self.leader_of(partition)
         if partition.topic != CONSUMER_OFFSETS_TOPIC:

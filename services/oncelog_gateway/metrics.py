@@ -97,12 +97,16 @@ class Metrics:
         )
 
     def count_request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count a request. `route` is the path's template, never the path: a scanner must not create series."""
+        """Count a request in the metrics. `route` is the route's template, not the path: otherwise each path that a
+        scanner tries would become a series.
+        """
         self._requests.labels(method, route, str(status)).inc()
         self._latency.labels(route).observe(seconds)
 
     def page(self, snapshot: Snapshot, accept: str = "") -> tuple[bytes, str]:
-        """Return the page and its content type, for the Accept header of a scrape."""
+        """Return the page of metrics and its content type. `accept` is the scraper's Accept header, which chooses the
+        format.
+        """
         self._cluster.snapshot = snapshot
         return exposed(self._registry, accept)
 

@@ -115,7 +115,9 @@ class Partitions:
     async def hanging(
         self, partitions: Sequence[Partition], shown: Shown, paging: PageRequest
     ) -> HangingPage:
-        """Return the transactions open in these partitions that no coordinator will end (`core.hanging`)."""
+        """Return a page of the hanging transactions in these partitions: open ones that no coordinator will end
+        (`core.hanging`).
+        """
         described = await self._roles.describe_partitions(partitions)
         failures = [answer for answer in described.values() if isinstance(answer, KafkaError)]
         busy = [
@@ -243,7 +245,9 @@ class Looked(NamedTuple):
 
 
 def all_partitions(image: MetadataImage, topic_pattern: str = "") -> list[Partition]:
-    """Return every partition of the cluster whose topic contains the text, in order."""
+    """Return every partition of the cluster, in order. With `topic_pattern`, only those of topics whose name contains
+    it.
+    """
     return [
         Partition(name, one.partition)
         for name in sorted(image.topics)
@@ -253,7 +257,7 @@ def all_partitions(image: MetadataImage, topic_pattern: str = "") -> list[Partit
 
 
 def _coordinator(image: MetadataImage, transactional_id: str) -> int | None:
-    """Return the node id of the coordinator; None while the shard of this transactional id has none."""
+    """Return the node id of the coordinator of a transactional id; None while its shard has no coordinator."""
     shard = image.shard_for(TRANSACTION, transactional_id)
     return None if shard is None else known_or_none(shard.coordinator)
 
@@ -261,8 +265,8 @@ def _coordinator(image: MetadataImage, transactional_id: str) -> int | None:
 def partitions_to_search(
     image: MetadataImage, topic: str | None, partition: int | None, broker: int | None
 ) -> list[Partition]:
-    """Return the partitions that match what is given: of the topic, with this number, with a replica on this node.
-    Raises KafkaError.
+    """Return the partitions that match all arguments that are given: the topic, the partition's number, a replica on
+    the node `broker`. Raises KafkaError for a topic or node that does not exist.
     """
     if topic is None and partition is not None:
         raise KafkaError(

@@ -56,7 +56,7 @@ class Rates:
 
     @property
     def silent(self) -> Mapping[str, str]:
-        """Processes that did not answer the last reading, and why."""
+        """Why each process that did not answer the last reading was silent, by the name of the process."""
         return self._recorder.silent
 
     @property
@@ -95,7 +95,9 @@ class Rates:
         return self._looks.setdefault(of, {})
 
     def coarse(self, span: Span) -> list[bool]:
-        """Return for each step whether one reading covers more time than the step lasts."""
+        """Return for each step whether one reading covers much more time than the step, so that its course
+        is not known.
+        """
         return self._recorder.ring.coarse(*span)
 
     def line(self, family: str, name: str, span: Span, called: str) -> list[Line]:

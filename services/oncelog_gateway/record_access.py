@@ -1,8 +1,9 @@
-"""Decides who may read the records of a topic (ADR 0049).
+"""Decides who may read the records of a topic through the gateway, and who may write them (ADR 0049).
 
-ACLs decide where a listener checks them, or where somebody made one. Without them, everybody who reaches a gateway
-without a login reads. Behind a login it is the role admin alone: a viewer's older token opened no record.
-A listener that checks ACLs publishes its authorizer, as Kafka's `authorizer.class.name`. So every gateway knows.
+ACLs decide if a listener checks them, or if any exists. Otherwise, at a gateway without a login everybody reads. At one
+with a login only the role admin does: a viewer's token may be older than this feature, and was not given for reading
+records. A listener that checks ACLs publishes its authorizer as Kafka's setting `authorizer.class.name`. By this every
+gateway knows of it.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,6 @@
-"""One record's fate, as its leader and the coordinators tell it: is the record committed?"""
+"""Answers what became of one record: committed, aborted or open. The partition's leader and the
+coordinators are asked.
+"""
 
 from typing import Final, Literal
 

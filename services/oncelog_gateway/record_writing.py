@@ -114,8 +114,8 @@ class RecordWriter:
         await self._audit.refused(operator, {"action": "produce", "topic": topic}, error)
 
     def _partition_of(self, topic: str, number: int | None, record: Record) -> Partition:
-        """Return the partition to write to: for a key the one that a Java producer chooses, without one any that has
-        a leader.
+        """Return the partition to write to. With a key it is the one that a Java producer would choose, without one any
+        partition that has a leader.
         """
         found = self._roles.topic(topic)
         if found.internal:

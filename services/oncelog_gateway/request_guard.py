@@ -23,7 +23,9 @@ _SHOWN_HOST_LENGTH_MAX: Final = 100
 
 
 class RequestGuard:
-    """Counts every request by its route and refuses requests that no route may see. It buffers nothing."""
+    """Counts every request by its route, and refuses requests with a foreign Host or Origin and those beyond the limit.
+    It buffers nothing.
+    """
 
     def __init__(self, app: ASGIApp, metrics: Metrics, settings: GatewaySettings) -> None:
         self._app = app

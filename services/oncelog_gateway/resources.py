@@ -29,7 +29,7 @@ RowT = TypeVar("RowT")
 
 
 def known_or_none(value: int | None) -> int | None:
-    """Return the value, or None for Kafka's -1: that is null in REST."""
+    """Return the value, but None for -1, by which Kafka says "not known". REST writes None as null."""
     return value if value is not None and value >= 0 else None
 
 
@@ -119,8 +119,8 @@ def paged(
     paging: PageRequest,
     failures: Sequence[KafkaError] = (),
 ) -> tuple[list[RowT], PageFields]:
-    """Return the rows of this page, and the fields of `Page` for its constructor. Raises KafkaError for an invalid
-    cursor.
+    """Return the rows of the requested page, and the fields that a `Page` has besides its rows. Raises KafkaError for
+    an invalid cursor.
     """
     page, next_cursor = page_of(rows, key, paging)
     incomplete = [failure_of(failure) for failure in failures]

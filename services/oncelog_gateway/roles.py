@@ -91,7 +91,9 @@ class Roles(LeaderCalls):
         method: Callable[[TransactionCoordinatorStub], Unary[RequestT, ListingT]],
         request: RequestT,
     ) -> tuple[list[ListingT], list[KafkaError]]:
-        """Return the answers of all coordinators of transaction shards, and the failures of those that gave none."""
+        """Send a request to all transaction coordinators. Return their answers, and the failures of those that gave
+        none.
+        """
         owners = self._transaction_owners()
 
         async def listing_of(node_id: int) -> ListingT:
@@ -123,8 +125,8 @@ class Roles(LeaderCalls):
     async def describe_transaction(
         self, transactional_id: str
     ) -> coordinator_pb2.TransactionDescription:
-        """Return what the coordinator of its shard says of a transaction. Raises
-        KafkaError(TRANSACTIONAL_ID_NOT_FOUND) when the coordinator does not know the id.
+        """Return the description of a transaction by its coordinator. Raises KafkaError(TRANSACTIONAL_ID_NOT_FOUND)
+        when the coordinator does not know the id.
         """
         stub = self._coordinator_of(transactional_id)
         request = coordinator_pb2.DescribeTransactionsRequest(transactional_ids=[transactional_id])
@@ -142,8 +144,8 @@ class Roles(LeaderCalls):
         )
 
     async def terminate(self, transactional_id: str, start_time_ms: int | None) -> None:
-        """Let the coordinator fence the producer and abort its transaction. With `start_time_ms` only the one that
-        began then is aborted.
+        """Let the coordinator fence the producer and abort its transaction. With `start_time_ms`, only a transaction
+        that began at that time is aborted.
         """
         stub = self._coordinator_of(transactional_id)
         request = coordinator_pb2.ForceTerminateTransactionRequest(
@@ -159,7 +161,9 @@ class Roles(LeaderCalls):
     async def complete_prepared(
         self, transactional_id: str, producer_id: int, producer_epoch: int, *, is_commit: bool
     ) -> None:
-        """Let the coordinator commit or abort exactly this two-phase transaction, and fence its producer."""
+        """Let the coordinator commit or abort a two-phase transaction, and fence its producer. It refuses if the
+        transaction has another producer id or epoch.
+        """
         stub = self._coordinator_of(transactional_id)
         request = coordinator_pb2.CompletePreparedTransactionRequest(
             transactional_id=transactional_id,
@@ -213,7 +217,7 @@ class Roles(LeaderCalls):
         return [one for answer in answers for one in answer.sinks], failures
 
     async def delete_sink(self, sink: str) -> None:
-        """Delete a sink with what it remembers of its batches. Refused while it is written to."""
+        """Delete a Spark sink, with the record of its committed batches. Refused while a query writes to it."""
         stub = self._coordinator_of(sink)
         request = coordinator_pb2.DeleteSinkRequest(sink=sink)
         answer = await self.call("the coordinator", stub.DeleteSink, request)
@@ -249,7 +253,7 @@ class Roles(LeaderCalls):
     async def describe_marker_queues(
         self, node_id: int
     ) -> Sequence[marker_sender_pb2.DescribeQueuesResponse.Queue]:
-        """Return the queues of the marker sender on this node."""
+        """Return the queues of markers that the marker sender on this node has not yet delivered."""
         try:
             stub = self.directory.marker_sender_on(node_id)
         except KeyError:
@@ -271,7 +275,7 @@ class Roles(LeaderCalls):
         return sorted({shard.coordinator for (kind, _), shard in shards if kind == GROUP})
 
     def coordinator_of_group(self, group_id: str) -> int:
-        """Return the coordinator's node id. Raises KafkaError while the group's shard has no coordinator."""
+        """Return the node id of a group's coordinator. Raises KafkaError while there is none."""
         shard = self.image.shard_for(GROUP, group_id)
         if shard is None or shard.coordinator < 0:
             raise KafkaError(
@@ -315,14 +319,14 @@ class Roles(LeaderCalls):
         return await self.ask_controller(lambda controller: controller.DescribeController, request)
 
     async def drain_node(self, node_id: int, *, cancel: bool) -> None:
-        """Drain a node, or cancel that. Returns once this process's image shows the change."""
+        """Drain a node, or cancel that. Returns once this process's metadata image shows the change."""
         request = controller_pb2.DrainNodeRequest(node_id=node_id, cancel=cancel)
         answer = await self.ask_controller(lambda controller: controller.DrainNode, request)
         raise_for(answer.status.error_code, answer.status.error_message)
         await self.seen(answer.metadata_offset)
 
     async def remove_node(self, node_id: int) -> None:
-        """Remove a node. Returns once this process's image no longer has the node."""
+        """Remove a node. Returns once this process's metadata image no longer has the node."""
         request = controller_pb2.RemoveNodeRequest(node_id=node_id)
         answer = await self.ask_controller(lambda controller: controller.RemoveNode, request)
         raise_for(answer.status.error_code, answer.status.error_message)
@@ -331,8 +335,8 @@ class Roles(LeaderCalls):
     async def reassign(
         self, wanted: Mapping[Partition, Sequence[int]]
     ) -> dict[Partition, KafkaError]:
-        """Reassign partitions and return the refusals. Empty replicas cancel a reassignment. Returns once this
-        process's image shows the rest.
+        """Reassign partitions, and return the error of each that was refused. An empty list of replicas cancels a
+        reassignment. Returns once this process's metadata image shows the others.
         """
         request = controller_pb2.ReassignPartitionsRequest(
             assignments=[

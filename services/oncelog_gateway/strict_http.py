@@ -26,14 +26,14 @@ class UnwantedRequest(h11.RemoteProtocolError):
 
 
 class StrictConnection(h11.Connection):
-    """The server's side of a connection, which refuses what h11 would forgive."""
+    """h11's connection on the server's side, which also refuses ambiguous requests."""
 
     def __init__(self, head_bytes_max: int, body_bytes_max: int) -> None:
         super().__init__(h11.SERVER, head_bytes_max)
         self._body_bytes_max = body_bytes_max
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
-        """Return h11's next event. Raises UnwantedRequest for a request that this gateway does not take."""
+        """Return h11's next event, such as a request's head. Raises UnwantedRequest if that request is ambiguous."""
         if self.their_state is not h11.IDLE:
             return super().next_event()
         before = self.trailing_data[0]

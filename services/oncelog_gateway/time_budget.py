@@ -26,8 +26,8 @@ _limit: ContextVar[_Limit | None] = ContextVar("limit", default=None)
 
 @contextmanager
 def time_budget(call_s: float = CALL_S, all_s: float = ALL_S) -> Iterator[None]:
-    """Limit the calls within the block: each waits `call_s` at most, and none goes on after `all_s`. Of two nested
-    budgets, the sooner end counts.
+    """Limit the calls to other roles within the block: each waits `call_s` at most, and none longer than `all_s` after
+    the block's begin. Of two nested limits, the stricter one holds.
     """
     ends_at = asyncio.get_running_loop().time() + all_s
     outer = _limit.get()

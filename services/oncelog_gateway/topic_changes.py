@@ -1,4 +1,6 @@
-"""Changes of topics. The controller makes them, this process's image must show them, and the audit log records them."""
+"""Changes topics for REST: the controller makes the change, this process's metadata image must show it, and the audit
+log records it.
+"""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -91,7 +93,7 @@ class TopicChanges:
         return attempt.audit_id
 
     async def _alter(self, request: pb.AlterConfigsRequest) -> int:
-        """Change configs at the controller and return the metadata offset of the change."""
+        """Send a change of configs to the controller, and return the metadata offset at which it is visible."""
         answer = await self._roles.ask_controller(
             lambda controller: controller.AlterConfigs, request
         )

@@ -336,7 +336,7 @@ class Transactions:
     async def abort(
         self, operator: Operator, request: AbortRequest, would_read_on: WouldReadOn
     ) -> AbortResult:
-        """Write an abort marker for a transaction that has no owner. Raises KafkaError with the reason of a refusal."""
+        """Write an abort marker for a transaction that no coordinator owns. Raises KafkaError if that is refused."""
         async with self._audit.attempt(operator, "abort", request.model_dump()) as attempt:
             opened, marker, known = await self._checked(request)
             if request.dry_run:

@@ -148,8 +148,8 @@ class GatewayRole:
         ends = self._ends
 
         class Server(uvicorn.Server):
-            """A uvicorn server without signals, which belong to the process, not to one of its roles. uvicorn looks
-            ten times a second whether it shall end; here it is told.
+            """A uvicorn server that handles no signals, because these belong to the whole process. uvicorn would check
+            ten times a second whether it shall end; this one is told.
             """
 
             @contextmanager

@@ -68,7 +68,7 @@ class Backup:
 
 
 def back_up(folder: Path, target: Path) -> Backup:
-    """Write the folder of a stopped log into the file `target`. Raises OncelogError."""
+    """Write a backup of the folder of a stopped log into the new file `target`. Raises OncelogError."""
     folder, target = folder.absolute(), target.absolute()
     kind = _kind_of(folder)
     if target.exists():
@@ -90,7 +90,9 @@ def back_up(folder: Path, target: Path) -> Backup:
 
 
 def restore(source: Path, folder: Path) -> Backup:
-    """Put a backup into `folder`, which is not there or empty, ready to be started. Raises OncelogError."""
+    """Unpack a backup into `folder`, which must be empty or not exist. The log can be started there afterwards. Raises
+    OncelogError.
+    """
     folder = folder.absolute()
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -238,7 +240,7 @@ def _described(manifest: _Manifest) -> Backup:
 
 
 def _unpack(source: Path, folder: Path) -> Backup:
-    """Unpack every file of the backup, and compare each with the manifest. Raises OSError, OncelogError."""
+    """Unpack every file of the backup, and check each against the manifest. Raises OSError, OncelogError."""
     found: dict[str, _Fingerprint] = {}
     manifest: _Manifest | None = None
     try:

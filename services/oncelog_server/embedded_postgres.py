@@ -1,4 +1,4 @@
-"""Runs a real Postgres beside an embedded oncelog, from a wheel: no installation, no root, data in the same folder."""
+"""Runs a real Postgres for an `oncelog up`, from a Python wheel: no installation, no root, data in the same folder."""
 
 import asyncio
 from contextlib import AsyncExitStack

@@ -32,7 +32,7 @@ _KAFKA_NUMBERS: Final = {SCRAM_SHA_256: 1, SCRAM_SHA_512: 2}
 
 
 def passwords(folder: Path) -> dict[str, str]:
-    """Return the passwords by user. Raises OncelogError for a file that holds none."""
+    """Return the passwords by user name, from the files of the folder. Raises OncelogError for a file without one."""
     found = {}
     # Kubernetes keeps what it mounts in folders of its own, `..data` and their like.
     for path in sorted(one for one in folder.iterdir() if not one.name.startswith("..")):

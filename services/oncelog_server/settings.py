@@ -1,4 +1,4 @@
-"""The settings of `oncelog up` and `oncelog cluster up`. Every other setting belongs to a role."""
+"""The settings of `oncelog up` and `oncelog cluster up` themselves. All other settings belong to the roles."""
 
 from collections.abc import Mapping
 from pathlib import Path

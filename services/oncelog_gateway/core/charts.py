@@ -69,7 +69,7 @@ class Span(NamedTuple):
 
 
 def span_until(now_ms: int, minutes: int, step_ms: int) -> Span:
-    """Return the span of the last `minutes` minutes. Its last step is the one that runs now."""
+    """Return the last `minutes` minutes as a `Span`. Its last step is the present one."""
     count = minutes * 60_000 // step_ms
     return Span((now_ms // step_ms - count + 1) * step_ms, step_ms, count)
 
@@ -190,7 +190,9 @@ def _y(value: float, top: float) -> float:
 def _drawn(
     values: Sequence[float | None], top: float
 ) -> tuple[tuple[str, ...], tuple[tuple[float, float], ...]]:
-    """Return the strokes and the dots of a line, with each point in the middle of its step."""
+    """Return the parts of a line as SVG points, each point in the middle of its step. Parts of several steps are
+    strokes; parts of one step are dots.
+    """
     parts: list[list[tuple[float, float]]] = [[]]
     for number, value in enumerate(values):
         if value is None:

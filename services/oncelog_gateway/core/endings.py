@@ -12,7 +12,7 @@ from oncelog_gateway.core.hanging import CoordinatedTransaction, OpenTransaction
 
 
 class Ending(StrEnum):
-    """The way in which an open transaction will end. The value is a sentence without its full stop."""
+    """The ways in which an open transaction can end. The value is a sentence without its full stop, for an operator."""
 
     UNKNOWN = "a coordinator did not answer, and whether it hangs is not known; ask again before you end anything"
     NEVER = "nobody will end it"

@@ -390,8 +390,8 @@ _RULES: Final[tuple[Callable[[TransactionFacts], Diagnosis | None], ...]] = (
 
 
 def _first_of_bump(facts: TransactionFacts, ended: Event) -> Event:
-    """Return the event that fenced the producer. InitProducerId over an open transaction bumps twice: first for the
-    abort, then for the new producer.
+    """Return the event that fenced the old producer. InitProducerId over an open transaction raises the epoch twice:
+    for the abort, then for the new producer. The first of these is meant.
     """
     same = [
         e

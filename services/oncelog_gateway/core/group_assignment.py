@@ -10,9 +10,7 @@ PARTITIONS_MAX: Final = 100_000
 
 
 def assigned_partitions(content: bytes) -> dict[str, list[int]] | None:
-    """Return the assigned partitions by topic; None for bytes that are no consumer's assignment. No bytes mean no
-    partitions.
-    """
+    """Return the assigned partitions by topic; None for bytes in another format. Empty bytes mean no partitions."""
     try:
         topics = read_assigned_topics(content)
     except Unreadable:

@@ -77,8 +77,8 @@ class Shown:
     """Show transactions whose transactional id is known and has this node as its coordinator."""
 
     def shows(self, idle_ms: int | None, coordinator: int | None) -> bool:
-        """True if the filter shows the transaction. `idle_ms` is None when its last record has no timestamp: its age
-        is unknown, and it is shown.
+        """True if the filter shows the transaction. `idle_ms` is the time since its last record. None means that it is
+        unknown: then the transaction is shown.
         """
         if self.coordinator is not None and coordinator != self.coordinator:
             return False

@@ -77,8 +77,8 @@ class Refusal:
 def find_target(
     target: AbortTarget, opened: Sequence[OpenTransaction]
 ) -> OpenTransaction | Refusal:
-    """Return the open transaction that `target` means, or a refusal. `opened` has everything that is open in the
-    partition.
+    """Return the open transaction that the operator meant, or why there is none like that. `opened` are all open
+    transactions of the partition.
     """
     here = [one for one in opened if one.partition == target.partition]
     found = next((one for one in here if one.start_offset == target.start_offset), None)

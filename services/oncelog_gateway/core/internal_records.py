@@ -74,7 +74,9 @@ def _dict(tagged: Mapping[str, Tag] | None = None, /, **fields: Codec) -> Codec:
 
 
 def _or_none(length: Codec, codec: Codec) -> Codec:
-    """Return the codec of an array that may be null. A null array reads as an empty one."""
+    """Return a codec for an array that may be null, which is then read as an empty one. `length` reads the count,
+    `codec` the array.
+    """
 
     def read(data: bytes, at: int) -> tuple[object, int]:
         count, behind = length.read(data, at)

@@ -66,7 +66,7 @@ class Verdict:
 
     @property
     def counts(self) -> str:
-        """The number of troubles by urgency: `1 to act on, 3 to look at.`"""
+        """How many troubles there are, by urgency, in words: `1 to act on, 3 to look at.`"""
         acts = sum(one.look == "bad" for one in self.troubles)
         looks = len(self.troubles) - acts
         words = [f"{acts} to act on"] * bool(acts) + [f"{looks} to look at"] * bool(looks)

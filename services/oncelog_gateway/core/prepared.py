@@ -25,7 +25,9 @@ def prepared_text(producer_id: int, producer_epoch: int) -> str:
 
 
 def why_not_completed(found: CoordinatedTransaction, prepared: str) -> Refusal | None:
-    """Return why the transaction `found` may not be committed or aborted by this text; None: it may."""
+    """Return why the operator must not commit or abort the transaction `found` with the identity `prepared`; None:
+    nothing forbids it.
+    """
     name = found.transactional_id
     if found.state != "Ongoing":
         return Refusal(

@@ -51,7 +51,7 @@ class Move:
 
     @property
     def copies(self) -> int:
-        """Replicas that must be copied; 0 where only their order changes."""
+        """How many replicas the move must copy; 0 if it only changes their order."""
         return len(set(self.target) - set(self.replicas))
 
 
@@ -175,7 +175,9 @@ class _Cluster:
         return min((one for one in self.ids if one not in rest), key=rank)
 
     def _rack(self, node_id: int) -> object:
-        """Return a node's rack. Nodes without a rack count as one rack each."""
+        """Return a node's rack. For a node without one it is a value of its own, as if the node were alone
+        in a rack.
+        """
         return self._racks.get(node_id) or node_id
 
     # --------------------------------------------------------------------------------------------------- balance
@@ -192,10 +194,11 @@ class _Cluster:
         return False
 
     def _move_some(self, donor: int, receiver: int) -> bool:
-        """Move replicas from donor to receiver: at most one of each topic. Topics of which the donor has most beyond
-        the receiver come first.
+        """Move replicas from donor to receiver, at most one of each topic, and return whether any was moved. Topics
+        where the donor has most more than the receiver come first.
 
-        The donor never falls below the mean and the receiver never rises above it: such a move would be a detour.
+        The donor never falls below the mean number of replicas, and the receiver never rises above it: such a move
+        would have to be undone.
         """
         total, count = sum(self._load.values()), len(self.ids)
         beyond_mean = self._load[donor] - -(-total // count)

@@ -28,7 +28,7 @@ TOP: Final = 14
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """An event in the picture: a dot in its lane, and a line from the lane that caused it."""
+    """An event in the picture: a dot in its lane, and a line to it from the lane that caused it."""
 
     x: int
     y: int

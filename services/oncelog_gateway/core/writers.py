@@ -32,7 +32,9 @@ class Writers(NamedTuple):
 
 
 def writers_of(headers: Iterable[BatchHeader], rows_max: int) -> Writers:
-    """Add up batches by producer. Markers are left out, and producers without an id are one row."""
+    """Add up batches by producer, and return the `rows_max` largest. Markers are left out, and all producers without an
+    id are one row.
+    """
     found: dict[int, Writer] = {}
     first = last = -1
     for header in headers:

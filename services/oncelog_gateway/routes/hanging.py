@@ -1,5 +1,5 @@
-"""`/v1/hanging-transactions`, `/v1/prepared-transactions` and `/v1/marker-queues`: the causes that keep transactions
-from ending.
+"""`/v1/hanging-transactions`, `/v1/prepared-transactions` and `/v1/marker-queues`: transactions that do not end, and
+why.
 """
 
 from typing import Annotated

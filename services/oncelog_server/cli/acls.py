@@ -50,7 +50,9 @@ SEE_ALL: Final = "`oncelog acls list` shows all"
 
 
 def _not_empty(given: list[str] | None) -> list[str]:
-    """Return the names without repetitions. Refuses an empty one, on which the client library ends the process."""
+    """Return the names without repetitions. Raises BadParameter for an empty one, on which the client library would end
+    the process.
+    """
     if any(not one.strip() for one in given or ()):
         raise typer.BadParameter("an empty name is none; '*' stands for all")
     return list(dict.fromkeys(given or ()))
@@ -67,8 +69,8 @@ def _principals(given: list[str] | None) -> list[str]:
 
 
 def _operations(given: list[str] | None) -> list[str]:
-    """Return the operations as Kafka writes them. They may be given in any case, with or without underscores:
-    DESCRIBE_CONFIGS is DescribeConfigs.
+    """Return the names of operations as Kafka writes them. They may be typed in any case, with or without underscores:
+    DESCRIBE_CONFIGS gives DescribeConfigs.
     """
     known = {one.casefold(): one for one in WORDS}
     for one in given or ():

@@ -73,7 +73,9 @@ def login_of_address(bootstrap: str) -> ClientLogin | None:
 
 
 def login_properties(bootstrap: str) -> dict[str, str]:
-    """Return the login as properties for a client; empty where the address has no login."""
+    """Return the login that this address carries (see `KafkaAddress`) as client properties; empty if it
+    carries none.
+    """
     from oncelog.client.core.login import properties_of
 
     login = login_of_address(bootstrap)

@@ -102,7 +102,7 @@ def list_groups(
 
 
 class ListedGroup(Group):
-    """A group in the list of groups, with the sums of its offsets; None where they are not known."""
+    """A group in the list of groups, with sums over its partitions, such as the lag; None where they are not known."""
 
     total_lag: int | None
     total_readable: int | None

@@ -15,7 +15,7 @@ _PIECE_BYTES: Final = 64 * 1024
 
 
 class Source(Protocol):
-    """A file or a pipe to read from."""
+    """A file or a pipe that lines are read from."""
 
     def read1(self, size: int, /) -> bytes: ...
 

@@ -134,7 +134,7 @@ def _way_out(error: ClientError) -> str:
 
 
 def words(error: ClientError) -> str:
-    """Return the error's text, with Kafka's name for it."""
+    """Return a client's error as text, with Kafka's name of the error."""
     text, code = str(error), error.error_code
     return text if code is None or code.name in text else f"{text} [{code.name}]"
 

@@ -226,9 +226,7 @@ def _warn(text: str) -> None:
 
 
 class _Bar:
-    """Shows on stderr how many partitions are where they should be: a bar on a terminal, else a line every few
-    seconds.
-    """
+    """Shows on stderr how many partitions have been moved: a bar on a terminal, else a line every few seconds."""
 
     def __init__(self, title: str, total: int) -> None:
         self._title = title

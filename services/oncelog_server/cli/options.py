@@ -211,9 +211,9 @@ Execute = Annotated[
 
 
 def confirmed(question: str, *, yes: bool) -> None:
-    """Ask before something that cannot be taken back. Ends the command unless the answer is yes.
+    """Ask the user before something that cannot be undone. Ends the command unless the answer is yes.
 
-    Without a terminal nobody can answer: then only `--yes` will do.
+    Without a terminal nobody can answer: then the option `--yes` is needed.
     """
     if yes:
         return
@@ -229,7 +229,9 @@ def confirmed(question: str, *, yes: bool) -> None:
 
 
 def not_empty(value: str | None) -> str | None:
-    """Return a name as it is. Refuses an empty one, on which the client libraries abort the whole process."""
+    """Return a name as it is. Raises BadParameter for an empty one, on which the client libraries would abort the whole
+    process.
+    """
     if value is not None and not value.strip():
         raise typer.BadParameter("an empty name is none")
     return value

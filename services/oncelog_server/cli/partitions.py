@@ -106,7 +106,7 @@ def _advice(rows: list[PartitionStatus]) -> dict[str, list[str]]:
 
 
 def shortened(names: list[str]) -> str:
-    """Return the first few names, and how many more there are."""
+    """Return the first few names as text, and how many more there are."""
     more = len(names) - NAMES_MAX
     return ", ".join(names[:NAMES_MAX]) + (f" and {more} more" if more > 0 else "")
 
@@ -203,7 +203,7 @@ def _node_ids(replicas: str) -> list[int]:
 
 
 def in_sync(row: PartitionStatus) -> str:
-    """Return how many replicas are in sync, and which are not."""
+    """Return in words how many replicas of a partition are in sync, and which are not."""
     replicas, isr = row["replicas"], row["isr"]
     missing = [str(one) for one in replicas if one not in isr]
     text = f"{len(isr)} of {len(replicas)}"

@@ -92,7 +92,9 @@ def complete(
 
 
 def two_phase_fields(found: Transaction) -> list[tuple[str, object]]:
-    """Return the fields of a two-phase transaction; none if no two-phase transaction is open."""
+    """Return the names and values that a two-phase transaction has besides those of others, for a command to show.
+    Empty for any other transaction.
+    """
     if found.get("prepared") is None:
         return []
     return [("prepared as", found["prepared"]), ("may end it", owner_of(found))]

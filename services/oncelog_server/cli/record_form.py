@@ -67,7 +67,9 @@ def text_of(content: bytes) -> str:
 
 
 def as_json(record: "ConsumerRecord") -> dict[str, object]:
-    """Return a record as JSON. A key or value that is not UTF-8 is under `key_base64` or `value_base64` instead."""
+    """Return a record as a JSON object. A key or value that is not UTF-8 is given in base64, under `key_base64` or
+    `value_base64` instead.
+    """
     return {
         "topic": record.topic,
         "partition": record.partition,

@@ -61,8 +61,8 @@ def printed_as_json(value: object, output: Output | None) -> bool:
 
 
 def printable(text: str) -> str:
-    """Return the text without characters that move a terminal's cursor or feign another line: anybody may choose
-    names and reasons.
+    """Return the text without control characters, which could move a terminal's cursor or fake another line. Anybody
+    may choose names and reasons.
     """
     if text.isprintable():
         return text
@@ -72,8 +72,8 @@ def printable(text: str) -> str:
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
     """Print a table. A column whose name starts with `>` is a number. Texts are folded between words, never cut.
 
-    A narrow terminal or a long name would break the name inside. Then each row stands by itself with its values under
-    each other: a name is there to be copied.
+    If the terminal is too narrow for that, each row is printed as lines of column and value instead. So a long name
+    stays whole and can be copied.
     """
     names = [column.lstrip(">") for column in columns]
     cells = [[_cell(value) for value in row] for row in rows]

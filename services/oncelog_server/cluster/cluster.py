@@ -84,7 +84,7 @@ class ClusterFailed(OncelogError):
 
 
 class Cluster:
-    """A cluster in a folder. Use it as a context manager, or `start` and `stop` it, or `open` one that runs."""
+    """A local cluster in a folder. Use it as a context manager, or `start` and `stop` it, or `open` an existing one."""
 
     def __init__(
         self,
@@ -228,7 +228,7 @@ class Cluster:
                 raise
 
     def stop(self) -> None:
-        """End every process in order, and kill those that do not listen. It is quick, for nothing is moved."""
+        """End every process in order, or kill it if that takes too long. Nothing is moved off the nodes first."""
         with whole_cluster(self.folder):
             self.reload()
             self._stop_everything()
@@ -259,7 +259,7 @@ class Cluster:
     # --------------------------------------------------------------------------------------------- one of it
 
     def kill(self, name: str) -> None:
-        """Send SIGKILL to a process: from outside that looks like a crash."""
+        """Send SIGKILL to a process, which ends as in a crash."""
         process = self._running(name)
         if name == POSTGRES:
             kill_tree(process)
@@ -268,14 +268,14 @@ class Cluster:
             process.wait(STOP_TIMEOUT_S)
 
     def pause(self, name: str) -> None:
-        """Send SIGSTOP to a process, which then exists and does nothing."""
+        """Send SIGSTOP to a process: it exists, keeps its connections, and does nothing."""
         self._running(name).signal_tree(signal.SIGSTOP)
 
     def resume(self, name: str) -> None:
         self._running(name).signal_tree(signal.SIGCONT)
 
     def terminate(self, name: str, timeout_s: float = DRAIN_TIMEOUT_S) -> bool:
-        """Send SIGTERM: the process drains, then stops. False when it had to be killed."""
+        """Send SIGTERM to a process, which drains and stops. Returns False when it had to be killed."""
         with self._working_on(name):
             return self._terminate(name, timeout_s)
 
@@ -410,7 +410,7 @@ class Cluster:
         self._on_progress(REDIS, "ready")
 
     def _start_members(self, members: Sequence[Member], timeout_s: float) -> None:
-        """Start members in order, a few at a time. The next one starts when one of those is ready."""
+        """Start processes in order, a few at the same time: the next one when one of those is ready."""
         deadline = time.monotonic() + timeout_s
         pending = deque(members)
         starting: dict[str, HealthProbe] = {}

@@ -102,7 +102,9 @@ def redis_command() -> str | None:
 
 
 def refuse_if_not_installed(name: str) -> None:
-    """Raise OncelogError for Redis on a machine that has none: a cluster runs without it."""
+    """Raise OncelogError if `name` is Redis and this machine has none. Called for commands about that process, as a
+    cluster runs without Redis.
+    """
     if name == REDIS and redis_command() is None:
         raise OncelogError(
             "Redis is not installed, and the cluster runs without its event feed: install redis-server on "

@@ -155,7 +155,7 @@ def replan_ports(
 
 
 def ports_of(members: Iterable[Member]) -> list[int]:
-    """Return every port that is meant for one of the members."""
+    """Return all ports of these processes."""
     planned = ((one.rpc_port, one.port, one.metrics_port) for one in members)
     return [port for its in planned for port in its if port]
 

@@ -87,7 +87,9 @@ class ClusterSecurity:
         return MutualTls(*files)
 
     def environment(self, role: str, address: str) -> dict[str, str]:
-        """Return the environment variables for a process of this role. `address` is where clients come to."""
+        """Return the environment variables that secure a process of this role. `address` is where clients
+        connect to it.
+        """
         tls = self.tls(role)
         of_node = {
             "ONCELOG_NODE_TLS_CERTIFICATE_FILE": str(tls.certificate),

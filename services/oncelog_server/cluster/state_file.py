@@ -37,8 +37,8 @@ class ClusterState:
 
 
 def read_state(folder: Path) -> ClusterState | None:
-    """Return the state; None when no cluster was started in this folder. Raises OncelogError for a file that is not
-    ours.
+    """Return the state from a cluster's folder; None when no cluster was started there. Raises OncelogError for a file
+    that oncelog did not write.
     """
     try:
         content = json.loads((folder / STATE_FILE).read_text())

@@ -1,4 +1,4 @@
-"""The command `oncelog demo`."""
+"""The command `oncelog demo`: its options, and the start of a run."""
 
 import shutil
 import signal

@@ -100,10 +100,9 @@ class OwnProcess:
 
 
 class OncelogServer:
-    """`oncelog up` as a child process that can be killed and started again where it was.
+    """`oncelog up` as a child process that can be killed, and started again on the same data and ports.
 
-    The first start takes free ports, or those given; every later one takes the same again, so clients find it.
-    Use it as a context manager: the process never outlives the block.
+    The first start takes free ports, or those given. Use it as a context manager: the process never outlives the block.
     """
 
     client_config = ""

@@ -267,8 +267,8 @@ def _sum(numbers: list[int | float]) -> int | float:
 
 
 def _same(expected: list[int | float], found: list[int | float]) -> bool:
-    """True if both lists have the same sum. Integers must add up exactly, floats within what another order of adding
-    may change.
+    """True if both lists have the same sum. Integers must match exactly. Floats may differ by what another order of
+    adding changes.
     """
     due, got = _sum(expected), _sum(found)
     if isinstance(due, int) and isinstance(got, int):

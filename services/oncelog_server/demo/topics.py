@@ -1,4 +1,4 @@
-"""Makes the topics of the demo."""
+"""Creates the topics of the demo."""
 
 from oncelog.client.blocking import Admin
 from oncelog.client.core.admin_results import NewTopic

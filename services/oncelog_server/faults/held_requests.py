@@ -36,7 +36,7 @@ class Gate(Protocol):
     """How many requests came to the gate."""
 
     async def passed(self) -> None:
-        """Return when the request may go on. Raises PeerUnavailable for a request that is lost."""
+        """Wait until the request may go on. Raises PeerUnavailable if the fault loses the request."""
 
     def open(self) -> None:
         """End the fault: held requests go on, and later ones pass."""

@@ -25,7 +25,7 @@ _SHOWN: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The spans of one trace id."""
+    """All received spans of one trace id."""
 
     trace_id: str
     spans: tuple[ReceivedSpan, ...]
