@@ -1,5 +1,5 @@
-"""Asks every process of the cluster for its counters at intervals, and keeps how much they grew in the rings of
-`core.rate_ring`.
+"""Asks every process of the cluster for its counters at intervals, and keeps how much they grew in the gateway's memory
+of a day (`core.rate_ring`).
 
 It asks every five seconds while somebody looks at rates, each minute otherwise. It imports nothing of the web
 framework: in `oncelog up` it begins with the process, long before the first client of the gateway.
@@ -204,8 +204,8 @@ class RateRecorder:
             self.ring.add_reading("markers", before, now, {"markers": (sum(queued),)})
 
     async def _take_groups(self, now: int) -> None:
-        """Add the lags of consumer groups to the rings if it is time for that. They are read less often than the rest:
-        it takes the offsets of all groups, and the ends of their partitions.
+        """Record the lags of consumer groups if that is due. They are read less often than the rest, because it takes
+        the offsets of all groups and the ends of their partitions.
         """
         if self.read_groups is None:
             return

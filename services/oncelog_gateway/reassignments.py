@@ -56,8 +56,8 @@ class Reassignments:
         return self._result(wanted, failures, attempt.audit_id)
 
     async def cancel(self, operator: Operator, topic: str, partition: int | None) -> ReassignResult:
-        """Cancel the reassignment of a partition, or of all partitions of a topic. The replicas that were being added
-        are dropped, and none is removed.
+        """Cancel the reassignment of a partition, or of all partitions of a topic if `partition` is None. The replicas
+        that were being added are dropped; the others stay.
         """
         target = {"topic": topic, "partition": partition}
         async with self._audit.attempt(operator, "cancel_reassignment", target) as attempt:

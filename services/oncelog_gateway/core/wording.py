@@ -41,7 +41,9 @@ def time_of_day(time_ms: int, now_ms: int) -> str:
 
 
 def size(size_bytes: int | None) -> str:
-    """Return a size in the largest binary unit that keeps a number of at least 1."""
+    """Return a size as text in the largest binary unit of which it has at least one: `512 B`, `1.5 KiB`;
+    `–` for None.
+    """
     if size_bytes is None:
         return "–"
     amount = float(size_bytes)
