@@ -1,1 +1,3 @@
-"""The gateway: REST for people and scripts, the console, metrics."""
+"""The gateway: the role of a cluster that serves REST for people and scripts, the web console, and
+Prometheus metrics.
+"""

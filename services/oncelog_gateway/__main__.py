@@ -1,4 +1,4 @@
-"""`python -m oncelog_gateway`: a gateway as a process of its own (docs/architecture/processes.md)."""
+"""`python -m oncelog_gateway`: runs a gateway as a process of its own (docs/architecture/processes.md)."""
 
 import sys
 

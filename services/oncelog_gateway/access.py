@@ -1,4 +1,4 @@
-"""Find who sends a request, by the API token or the console session that the request shows."""
+"""Finds who sends a request to the gateway, by the API token or the console session that comes with the request."""
 
 import asyncio
 import contextlib
@@ -48,7 +48,7 @@ CALLER: Final[ContextVar[Caller | None]] = ContextVar("caller", default=None)
 
 
 class Refused(Exception):
-    """The token or the session lets nobody in; the message says why."""
+    """Raised for a token or a session that lets nobody in; the message says why."""
 
     def __init__(self, detail: str, wait_ms: int = 0) -> None:
         super().__init__(detail)
@@ -58,8 +58,8 @@ class Refused(Exception):
 
 
 class Access:
-    """Finds the caller of a token or a session, as the settings allow. The gateway's `start` has read the files that
-    they name.
+    """Finds the caller of a token or of a session cookie, as the settings allow. The files that the settings name were
+    read when the gateway started.
     """
 
     def __init__(
@@ -85,7 +85,8 @@ class Access:
         return self._settings.is_login_required
 
     async def by_token(self, token: str, address: str) -> Caller:
-        """Return the caller of a token. A token of ours is looked up before anything that an address has to pay for.
+        """Return the caller of a token. oncelog's own API tokens are looked up first, so they work even from an address
+        that must wait after too many wrong tokens. Other tokens are checked with the OIDC provider.
 
         Raises Refused when the token lets nobody in.
         """
@@ -107,7 +108,7 @@ class Access:
             raise
 
     def by_session(self, cookie: str) -> Caller | None:
-        """Return the caller of a session cookie; None: there is no such session any more."""
+        """Return the caller of a session cookie. Returns None if the session has ended or never was."""
         session = self.sessions.read(cookie, self._clock.now())
         if session is None or self._is_logged_out(session):
             return None
@@ -128,9 +129,9 @@ class Access:
         return self.sessions.open(caller.name, word, caller.digest, ends_ms)
 
     async def log_out(self, session: Session) -> None:
-        """End the session: here at once, and at every gateway soon after this returns.
+        """End the session: at once at this gateway, and at every other one soon after.
 
-        Raises KafkaError when no controller received the logout; it is then reported again each second.
+        Raises KafkaError when no controller could be told. It is then told again each second, until it works.
         """
         self.sessions.log_out(session, self._clock.now())
         try:
@@ -140,7 +141,9 @@ class Access:
             raise
 
     def is_still_in(self, caller: Caller) -> bool:
-        """True if the caller would still come in now. An answer that lasts, such as a stream, asks this."""
+        """True if the caller's token or session would still be accepted now. A long answer, such as a stream of events,
+        is ended when it is not.
+        """
         if caller.expires_ms and self._clock.now() >= caller.expires_ms:
             return False
         if caller.session is not None and self._is_logged_out(caller.session):
@@ -176,7 +179,7 @@ class Access:
         return Caller(f"oidc:{accepted.name}", self._role_of(accepted), accepted.expires_at_ms)
 
     def _role_of(self, accepted: AcceptedToken) -> Role | None:
-        """Return the highest of the roles that the token's claim names; None: it names none that is known."""
+        """Return the highest role that the token's role claim names; None if it names no known role."""
         names = claimed(accepted.claims, self._settings.oidc_role_claim)
         known = self._settings.roles_of_claim
         return max((known[name] for name in names if name in known), default=None)
@@ -192,7 +195,7 @@ class Access:
         self._start_report(self._report_use(token, now), "a token's use")
 
     async def _report_use(self, token: ApiToken, now: int) -> None:
-        """Report a token's use to the controller. If no controller receives the report, the next use an hour later is
+        """Tell the controller that a token was used. If no controller answers, only the next use an hour later is
         reported.
         """
         use = pb.ApiToken(name=token.name, digest=bytes.fromhex(token.digest), last_used_ms=now)
@@ -205,7 +208,7 @@ class Access:
     # --------------------------------------------------------------------------------------------- the logouts
 
     def _is_logged_out(self, session: Session) -> bool:
-        """True if the session was ended at this gateway or, as the metadata say, at another."""
+        """True if the session was logged out at this gateway or, as the cluster's metadata say, at another one."""
         if self.sessions.is_logged_out(session):
             return True
         security = self._metadata.image.security
@@ -236,8 +239,8 @@ class Access:
 
 
 def claimed(claims: Mapping[str, object], path: str) -> list[str]:
-    """Return the texts of a claim, which is a list or words of one text. The whole path is tried as a name before its
-    dots lead into nested claims.
+    """Return the texts of an OIDC claim: the members of a list, or the words of one text. `path` is tried as the
+    claim's name first; then its dots lead into nested claims.
     """
     found: object = claims.get(path)
     if found is None:

@@ -30,8 +30,8 @@ _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="oncelog"'}
 
 
 class AccessGuard:
-    """Lets a request through if its caller has the role of its route. `routes` are in the order in which the
-    application tries them.
+    """Lets a request through if its caller has the role that its route needs, and answers 401 or 403 otherwise.
+    `routes` are in the order in which the application tries them.
     """
 
     def __init__(
@@ -82,15 +82,15 @@ class AccessGuard:
         await self._app(scope, receive, send)
 
     def _key(self, scope: Scope) -> RouteKey | None:
-        """Return method and path of the route that will answer; None: there is none."""
+        """Return method and path of the route that will answer the request; None if no route will."""
         for route in self._routes:
             if route.matches(scope)[0] is Match.FULL:
                 return scope["method"], route.path
         return None
 
     async def _caller(self, request: Request) -> Caller | None:
-        """Return the caller; None: the request shows neither token nor session. Raises Refused for one that lets
-        nobody in.
+        """Return the caller of a request by its token or session; None: it has neither. Raises Refused for a token that
+        lets nobody in.
         """
         if not self._access.is_login_required:
             return ANONYMOUS
@@ -127,9 +127,9 @@ class AccessGuard:
     async def _not_allowed(
         self, request: Request, key: RouteKey | None, caller: Caller
     ) -> Response | None:
-        """Return the refusal of a caller without the role that the route needs; None: the caller has that role.
+        """Return the error response for a caller without the role that the route needs; None: the caller has that role.
 
-        A refused request that would have changed something leaves its two lines in the audit log.
+        If the refused request would have changed something, it is in the audit log.
         """
         needed = ROLE_OF[key] if key is not None else Role.VIEWER
         if caller.role is not None and caller.role >= needed:
@@ -150,8 +150,8 @@ class AccessGuard:
         return respond(plain_problem(403, detail))
 
     def _while_in(self, caller: Caller, send: Send) -> Send:
-        """Return a `send` that ends a lasting answer when its caller would no longer come in: a stream outlives no
-        token.
+        """Return `send`, wrapped so that a long answer ends when its caller would no longer be let in. So a stream ends
+        with the token that opened it.
         """
         is_ended = False
 
@@ -175,22 +175,22 @@ async def only_as_guarded(request: Request) -> None:
 
 
 def with_roles(routes: Sequence[Route]) -> Sequence[Route]:
-    """Return the routes unchanged, once each is known to have a role. Asserts that no route lacks one."""
+    """Return the routes unchanged. Asserts that a role is defined for each of them."""
     keys = [(method, route.path) for route in routes for method in sorted(route.methods or ())]
     assert not without_role(keys), f"core/route_roles.py lacks {without_role(keys)}"
     return routes
 
 
 def is_secure(request: Request, operators: Operators) -> bool:
-    """True if the browser came by TLS, to this gateway or to a proxy that is trusted."""
+    """True if the browser's connection uses TLS, to this gateway or to a trusted proxy before it."""
     if request.url.scheme == "https":
         return True
     return operators.is_from_proxy(request) and request.headers.get("x-forwarded-proto") == "https"
 
 
 def session_cookie(request: Request, operators: Operators) -> str | None:
-    """Return the session cookie; None: there is none. By TLS the gateway reads only the name that no other host and
-    no plain page can set.
+    """Return the session cookie's value; None: there is none. Over TLS only the cookie with the `__Host-` name counts,
+    which neither another host nor a page without TLS can set.
     """
     name = SECURE_COOKIE if is_secure(request, operators) else COOKIE
     cookies = SimpleCookie()
@@ -204,9 +204,10 @@ def session_cookie(request: Request, operators: Operators) -> str | None:
 
 
 def _forged(request: Request, caller: Caller) -> Response | None:
-    """Return the refusal of a session's request that does not come from the console's own pages; None: it does.
+    """Return the refusal of a changing request of a console session that another site may have caused (CSRF); None: it
+    comes from the console's own pages.
 
-    Such a request carries their origin and the CSRF token, which only they can read.
+    Those pages send an Origin header and the session's CSRF token, which other sites cannot read.
     """
     if caller.session is None or request.method in READING_METHODS:
         return None

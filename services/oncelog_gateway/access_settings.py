@@ -121,7 +121,9 @@ def roles_by_name(text: str) -> Mapping[str, Role]:
 
 
 def is_loopback(host: str) -> bool:
-    """True if only this machine reaches `host`. A name that is not one of loopback's may be any address."""
+    """True if `host` is an address of this machine alone, so nobody else can connect. A name other than `localhost` may
+    stand for any address.
+    """
     try:
         return ip_address(host).is_loopback
     except ValueError:

@@ -1,4 +1,6 @@
-"""The audit log as acts: each act is made of its two lines."""
+"""The audit log as REST and the console show it: a list of acts. Each act is read from the two lines that the log has
+of it.
+"""
 
 import asyncio
 import contextlib
@@ -58,7 +60,7 @@ class ActPage(Page):
 
 
 class Acts:
-    """Reads what this gateway's `AuditLog` writes."""
+    """Reads the file that this gateway's `AuditLog` writes, and returns its acts."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,4 +1,6 @@
-"""The token of the role admin that is read from a file: the way in before any other token exists (ADR 0030)."""
+"""The token of the role admin that is read from a file. It lets the operator in before any API token exists
+(ADR 0030).
+"""
 
 import hmac
 import logging
@@ -20,8 +22,8 @@ _WAY_OUT: Final = (
 
 
 class AdminTokenFile:
-    """Holds the token of a file, which is read again when it changes. If the file can no longer be read, the known
-    token stays.
+    """The token in a file, which is read again when the file changes. If the file can no longer be read, the last token
+    stays valid.
     """
 
     def __init__(self, path: Path) -> None:
@@ -41,8 +43,8 @@ class AdminTokenFile:
         return hmac.compare_digest(self.digest, digest)
 
     def session_key(self) -> bytes:
-        """Return the key that signs sessions. It is the same for every gateway that has the file, and nothing else
-        shared tells it.
+        """Return the key that signs session cookies, derived from the token. All gateways that have the file have the
+        same key.
         """
         return hmac.digest(self._current().encode(), b"oncelog console sessions", sha256)
 

@@ -1,4 +1,6 @@
-"""The FastAPI application: routers, problems, and what every request passes through."""
+"""Builds the gateway's FastAPI application: the routes, errors as problems (RFC 9457), and the middleware that every
+request passes.
+"""
 
 from importlib.metadata import version
 from typing import Final
@@ -110,7 +112,9 @@ def create_app(
     ways_in: WaysIn = NO_WAYS_IN,
     recorder: RateRecorder | None = None,
 ) -> FastAPI:
-    """Return the application with everything the gateway serves. Starts nothing and calls no other role."""
+    """Return the FastAPI application with all routes and middleware. It starts nothing and sends nothing to
+    other roles.
+    """
     roles = Roles(metadata, directory, settings.call_timeout_ms)
     audit = AuditLog(settings.audit_path, clock)
     # An empty history is false, and the one that fills later is the one to show.
@@ -172,7 +176,9 @@ def _guard(
     metrics: Metrics,
     settings: GatewaySettings,
 ) -> None:
-    """Add what each request passes before its route. The middleware that is added last comes first."""
+    """Add the middleware that each request passes before its route: access, then (outside of it) Host, Origin and
+    counting, then HEAD as GET. The one that is added last runs first.
+    """
     app.add_middleware(
         AccessGuard,
         access=access,
@@ -241,8 +247,8 @@ def _operation_id(route: APIRoute) -> str:
 
 
 def _document_problems(app: FastAPI) -> None:
-    """Add the Problem schema to OpenAPI. Routes refer to it by name, and FastAPI only collects the models it was
-    given.
+    """Add the schema of `Problem` to the application's OpenAPI. Routes refer to it by name, and FastAPI itself adds
+    only the models that routes return.
     """
     generate = app.openapi
 

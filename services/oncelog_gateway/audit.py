@@ -1,9 +1,10 @@
 """The audit log: append-only JSON lines of who tried to change what through REST, from where, when, and with what
 outcome.
 
-Two lines an attempt, joined by `audit_id`: one is durable before anything is done, one follows with the outcome. An
-attempt without an outcome therefore means that the process ended in between, and the partition's log has the answer. If
-the first line cannot be written nothing is done: an act that leaves no trace is not offered.
+Each attempt has two lines with the same `audit_id`. The first is on disk before anything is done, and the second
+follows with the outcome. An attempt without a second line therefore means that the gateway's process ended in between.
+The state of the cluster then shows whether the change was made. If the first line cannot be written, nothing is done:
+each change must leave a trace.
 """
 
 import asyncio
@@ -23,7 +24,9 @@ from oncelog_gateway.operators import Operator
 
 @dataclass(slots=True)
 class Attempt:
-    """An act that is under way."""
+    """One attempt to change something, while it is being done. The code that does it sets `outcome` and `detail` here,
+    which then go into the audit log.
+    """
 
     audit_id: str
     detail: str = ""
@@ -32,7 +35,7 @@ class Attempt:
 
 
 class AuditLog:
-    """Appends to the file at `path`, which is created with its folder on first use."""
+    """Writes the audit log, a file at `path` that is created with its folder on first use."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path
@@ -43,8 +46,8 @@ class AuditLog:
     async def attempt(
         self, operator: Operator, action: str, target: Mapping[str, object]
     ) -> AsyncIterator["Attempt"]:
-        """Write both lines of an act. The `async with` block does the act and sets the detail, or raises why it was
-        not done.
+        """Write both lines of an attempt: the first before the `async with` block, which does the change, and the
+        second after it. The block sets the outcome's detail, or raises why the change was not made.
         """
         attempt = Attempt(await self._attempted(operator, action, target))
         try:
@@ -57,8 +60,8 @@ class AuditLog:
     async def _attempted(
         self, operator: Operator, action: str, target: Mapping[str, object]
     ) -> str:
-        """Write the first line of an act and return its audit id, once the line is durable. Raises
-        KafkaError(KAFKA_STORAGE_ERROR) when it cannot be.
+        """Write the first line of an attempt, and return its audit id once the line is on disk. Raises
+        KafkaError(KAFKA_STORAGE_ERROR) when it cannot be written.
         """
         audit_id = uuid.uuid4().hex
         await self._append(
@@ -76,11 +79,11 @@ class AuditLog:
     async def refused(
         self, operator: Operator, target: Mapping[str, object], error: KafkaError
     ) -> None:
-        """Write both lines of an act that was refused before it began."""
+        """Write both lines of an attempt that was refused before it began, such as for a missing role."""
         await self._failed(await self._attempted(operator, "refused_act", target), error)
 
     async def _ended(self, audit_id: str, outcome: str, detail: str) -> None:
-        """Write the second line of an act. `outcome` is `done`, `dry_run`, `refused` or `unknown`."""
+        """Write the second line of an attempt: how it ended. `outcome` is `done`, `dry_run`, `refused` or `unknown`."""
         await self._append(
             {
                 "audit_id": audit_id,
@@ -92,8 +95,8 @@ class AuditLog:
         )
 
     async def _failed(self, audit_id: str, error: BaseException) -> None:
-        """Write the second line of an act that raised `error`. After a timeout or a cancelled request the act may
-        still have been done: its outcome is unknown, never failed.
+        """Write the second line of an attempt that raised `error`. After a timeout or a cancelled request the change
+        may still have been made: its outcome is then `unknown`.
         """
         is_known = (
             isinstance(error, KafkaError) and error.error_code is not ErrorCode.REQUEST_TIMED_OUT

@@ -1,5 +1,5 @@
-"""The console: pages for people. The server renders them, and a script of ours reads their content again as events
-come. Nothing comes from elsewhere, and nothing has to be built.
+"""The console: web pages for people. The server renders them, and a small script loads their content again when events
+arrive. Nothing is loaded from other sites, and there is no build step.
 """
 
 from http import HTTPStatus
@@ -337,8 +337,8 @@ def _add_audit_and_docs(router: APIRouter, pages: Pages) -> None:
 
 
 def _page_of(image: MetadataImage, text: str) -> str:
-    """Return the page for a text that needs no explanation: `orders-0@17` is a record, `night-*` a list. Empty: the
-    text is neither.
+    """Return the URL of the page for a text in the search field that names one place: `orders-0@17` is a record, and
+    `night-*` a list of transactions. Empty for any other text.
     """
     partition, at, offset = text.rpartition("@")
     found = partition_of(partition) if at and offset.isdecimal() else None
@@ -392,8 +392,8 @@ def _body_fields(schema: OpenApi, operation: OpenApi) -> list[OpenApi]:
 
 
 def _type_of(field: OpenApi) -> str:
-    """Return the type of a body's field for a reader: a body within a body is an object, and a choice of words is a
-    string.
+    """Return the JSON type of a request body's field, for the console's page about REST. A field without a type is
+    shown as an object.
     """
     choices = field.get("anyOf", [field])
     return "/".join(dict.fromkeys(one.get("type", "object") for one in choices))

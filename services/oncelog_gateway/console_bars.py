@@ -1,7 +1,8 @@
-"""Transactions as bars: what the page of a transactional.id draws of its spans.
+"""Transactions as bars: what the page of a transactional.id draws of them.
 
-A bar's width is its time. The longest among ordinary ones fills the row. What is longer fills it too, to a scale of its
-own, and says so: a transaction that hung for minutes would leave nothing to see of those that take milliseconds.
+A bar's width is the transaction's duration. The longest among ordinary ones fills the row. A slow one fills the row
+too, to a scale of its own, and the row says so. Otherwise a transaction that hung for minutes would leave nothing to
+see of those that take milliseconds.
 """
 
 import math
@@ -46,7 +47,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """The place on a bar where one partition's marker was written."""
+    """A mark on a transaction's bar: when the commit or abort marker was written in one partition."""
 
     x: int
     text: str
@@ -74,7 +75,9 @@ class TransactionBar:
 
 @dataclass(frozen=True, slots=True)
 class BetweenRow:
-    """A row for what happened between two transactions. It shows its last event in words, and unfolds to all."""
+    """A row for events between two transactions, such as the start of a producer. It shows the last event in words, and
+    unfolds to all.
+    """
 
     key: str
     began_ms: int
@@ -96,7 +99,9 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """A picture of how long each transaction took: time runs from left to right, duration upwards by powers of ten."""
+    """A picture of how long each transaction took, one dot each: time runs from left to right, duration upwards by
+    powers of ten.
+    """
 
     says: str
     """What the strip shows, in words for a reader who does not see it."""
@@ -109,8 +114,8 @@ class Strip:
 def rows_of_bars(
     shown: Sequence[Span | Between], every: Sequence[Span], now_ms: int
 ) -> tuple[list[TransactionBar | BetweenRow], int]:
-    """Return the rows of one page, and how many milliseconds fill a row. `every` has the transactions that the page
-    is compared with.
+    """Return the rows of one page, and how many milliseconds a full row stands for. `shown` are the page's
+    transactions; `every` has all that are known, which say what counts as slow.
     """
     slow_ms = slow_from_ms(every, now_ms)
     durations = [one.duration_ms(now_ms) for one in shown if isinstance(one, Span)]
@@ -200,8 +205,8 @@ def partition_names(names: Sequence[str]) -> str:
 
 
 def strip_of(spans: Sequence[Span], now_ms: int, page_of: Mapping[str, int]) -> Strip | None:
-    """Draw the transactions of the last hour, the newest thousand at most. Returns None where there are not two to
-    compare.
+    """Draw the transactions of the last hour, the newest thousand at most. Returns None for fewer than two. `page_of`
+    has the page of each transaction, to which its dot links.
     """
     drawn = [one for one in spans if one.began_ms >= now_ms - STRIP_MS][-STRIP_DOTS_MAX:]
     if len(drawn) < 2:
@@ -236,10 +241,10 @@ def strip_of(spans: Sequence[Span], now_ms: int, page_of: Mapping[str, int]) -> 
 def bars_page(
     transactional_id: str, found: Sequence[Span | Between], number: int, now_ms: int, key: str = ""
 ) -> dict[str, object]:
-    """Return what the template needs of one page of bars, newest first. A page number beyond the last page gives the
-    last one.
+    """Return the template's variables for one page of the list of transactions, newest first. A number beyond the last
+    page gives the last one.
 
-    `key` names a transaction whose page is wanted instead of `number`.
+    If `key` names a transaction, the page that contains it is returned instead.
     """
     newest_first = found[::-1]
     number = min(number, max(math.ceil(len(found) / BARS_MAX), 1))

@@ -1,4 +1,4 @@
-"""The pages of producers and of nodes."""
+"""The console's pages of producers and of nodes."""
 
 from typing import Final, NamedTuple
 
@@ -90,8 +90,8 @@ def _shards(image: MetadataImage) -> dict[int, dict[str, str]]:
 
 
 def _owned_by(image: MetadataImage, node_id: int) -> dict[str, str]:
-    """Return the numbers of the transaction and group shards that this node coordinates; `node_id` -1: of those
-    without a coordinator.
+    """Return as text which transaction and group shards a node coordinates, by kind. `node_id` -1: which shards have no
+    coordinator.
     """
     return {
         name: ranges(

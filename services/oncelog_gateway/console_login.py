@@ -1,4 +1,6 @@
-"""Login and logout of the console: a token once, then a cookie that scripts cannot read and other sites cannot send."""
+"""Login and logout of the console. The user shows an API token once; then a cookie is sent that scripts cannot read and
+other sites cannot send.
+"""
 
 import logging
 from typing import Final
@@ -107,7 +109,7 @@ def _give_cookie(answer: Response, caller: Caller, access: Access, *, is_tls: bo
 
 
 async def _form(request: Request) -> dict[str, str] | None:
-    """Return the first value of each field; None: the body is no form, or is too large for a login form."""
+    """Return the fields of a login form, the first value of each; None: the body is no form or is too large."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != FORM:
         return None
     # No body comes here without its length (`strict_http.py`).
@@ -124,6 +126,8 @@ async def _form(request: Request) -> dict[str, str] | None:
 
 
 def own_path(text: str) -> str:
-    """Return the path of a page of this gateway; `/` for any other text that a link may have."""
+    """Return the text if it is the path of a page of this gateway, else `/`. So a link cannot lead to another site
+    after the login.
+    """
     is_own = text.startswith("/") and not text.startswith("//")
     return text if is_own and text.isprintable() and "\\" not in text else "/"

@@ -19,7 +19,9 @@ _NUMBER: Final = re.compile(
 
 
 def digits(value: int | str) -> Markup:
-    """Return a number, or a text with its numbers, as markup for a page. The text is escaped."""
+    """Return HTML that shows a number, or the numbers within a text, in groups of three digits. Other text
+    is escaped.
+    """
     text = str(value)
     parts, end = [], 0
     for found in _NUMBER.finditer(text):
@@ -32,11 +34,11 @@ def digits(value: int | str) -> Markup:
 
 
 def thin_digits(text: str) -> str:
-    """Return a text with its numbers for a picture, where no markup can be."""
+    """Return a text whose numbers are grouped by thin spaces, for pictures, which can contain no HTML."""
     return _NUMBER.sub(lambda found: THIN_SPACE.join(_groups(found[0])), text)
 
 
 def _groups(number: str) -> list[str]:
-    """Return the digits in groups of three, the first of one to three."""
+    """Split a number's digits into groups of three from the right; the first group may be shorter."""
     start = len(number) % 3 or 3
     return [number[:start], *(number[at : at + 3] for at in range(start, len(number), 3))]

@@ -1,4 +1,6 @@
-"""The part that all pages of the console have in common: what they read, and how they are rendered."""
+"""What all pages of the console have in common: the objects that they read from, how they are rendered, and their
+errors.
+"""
 
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from http import HTTPStatus
@@ -65,7 +67,7 @@ TEMPLATES: Final = Path(__file__).parent / "templates"
 
 
 class Views(NamedTuple):
-    """The objects that the pages read from."""
+    """The objects that the console's pages read from, one for each kind of thing."""
 
     transactions: Transactions
     partitions: Partitions
@@ -83,7 +85,7 @@ class Views(NamedTuple):
 
 
 class Pages:
-    """Renders the pages of the console."""
+    """Renders the console's pages from templates, and answers their errors as pages."""
 
     def __init__(
         self, app: FastAPI, roles: Roles, views: Views, settings: GatewaySettings, clock: Clock
@@ -117,13 +119,13 @@ class Pages:
         self._templates.filters["complete_command"] = complete_command
 
     def page(self, template: str, here: str, /, **values: object) -> HTMLResponse:
-        """Render one page. `here` is the path in the navigation that the page belongs to."""
+        """Render a template as a page. `here` is the path of the navigation's entry that is shown as current."""
         return HTMLResponse("".join(self._parts(template, here, values)))
 
     async def page_in_turns(
         self, turns: Turns, template: str, here: str, /, **values: object
     ) -> HTMLResponse:
-        """Render one page of many rows as `page` does, and let other tasks run in between."""
+        """Render a page with many rows as `page` does, but let other tasks of the event loop run in between."""
         parts = []
         for part in self._parts(template, here, values):
             parts.append(part)
@@ -152,7 +154,9 @@ class Pages:
         return page
 
     def _lists_for(self, subject: str) -> list[tuple[str, str]]:
-        """Return links for a subject that is not found: topics of nearly this name, and the lists."""
+        """Return links (URL, text) for a name that is not found: topics that the name contains, and the lists of all
+        things.
+        """
         topics = self.roles.image.topics
         names = (subject, subject.rpartition("-")[0], subject.rpartition("@")[0].rpartition("-")[0])
         found = [
@@ -163,7 +167,9 @@ class Pages:
         return [*found, *LISTS]
 
     def route(self) -> type[APIRoute]:
-        """Return the route class of pages: a page answers within two seconds, and in HTML also when it is an error."""
+        """Return the route class of all pages. It limits an answer's calls to other roles to two seconds, and answers
+        errors as HTML pages.
+        """
         missing = self.missing
 
         class PageRoute(APIRoute):
@@ -197,7 +203,7 @@ class Pages:
 
 
 class Steps(NamedTuple):
-    """Links to the pages of rows before and after the shown ones; None where there are none."""
+    """Links to the pages of a list before and after the shown rows; None where there are none."""
 
     first: int
     last: int
@@ -232,7 +238,7 @@ def rows_of(rows: Sequence[T], number: int) -> Sequence[T]:
 
 
 def _abort_command(row: PartitionStatus) -> str:
-    """Return the command that aborts the transaction which holds the partition's LSO."""
+    """Return the command that aborts the hanging transaction at the partition's last stable offset."""
     holder = row.lso_holder
     assert holder is not None, (row.topic, row.partition)
     return abort_command(
@@ -241,7 +247,7 @@ def _abort_command(row: PartitionStatus) -> str:
 
 
 class Explained(NamedTuple):
-    """An explanation, or the reason why there is none."""
+    """What `explain` says of something, or the reason why it says nothing, for a page to show."""
 
     found: Explanation | None
     problem: str = ""

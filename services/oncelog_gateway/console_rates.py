@@ -1,4 +1,4 @@
-"""The page of rates, and the charts of rates on other pages."""
+"""The console's page of rates, and the charts of rates on its other pages."""
 
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
@@ -77,7 +77,9 @@ def add_rates(router: APIRouter, pages: Pages) -> None:
 
 
 async def _found(rates: Rates, span: Span) -> Found:
-    """Return the lines from this gateway's memory if it reaches back so far, else from a Prometheus if there is one."""
+    """Return the lines of all families for this time. They come from this gateway's memory if it reaches back so far,
+    else from a Prometheus if one is configured.
+    """
     since_ms = rates.since_ms
     is_remembered = since_ms is not None and since_ms <= span.first_ms
     problem = ""
@@ -93,7 +95,9 @@ async def _found(rates: Rates, span: Span) -> Found:
 
 
 def _links(of: str) -> Callable[[str], str]:
-    """Return a function that gives the page of a line's name. `of` says what the lines are named by."""
+    """Return a function from the name of a chart's line to the URL of the page about it. `of` is what the names are:
+    with "topic", `orders` gives `/topic?name=orders`.
+    """
 
     def link(name: str) -> str:
         if of == "topic":
@@ -109,7 +113,7 @@ def _links(of: str) -> Callable[[str], str]:
 
 
 def recent(rates: Rates) -> Span:
-    """Return the span that charts show on pages other than the page of rates."""
+    """Return the time that charts cover on pages other than the page of rates: the last 15 minutes."""
     return span_until(rates.now(), RANGES[0].minutes, RANGES[0].step_ms)
 
 

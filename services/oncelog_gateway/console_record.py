@@ -1,4 +1,4 @@
-"""The page of one record: what became of it, and all of it as JSON, text and hex."""
+"""The console's page of one record: what became of it, and all of it as JSON, text and hex."""
 
 import base64
 from typing import Final, NamedTuple
@@ -33,7 +33,7 @@ class Hex(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The key or the value of a record, as the page shows it."""
+    """The key or the value of a record as the page shows it: as text, JSON and hex."""
 
     name: str
     text: str | None
@@ -71,7 +71,9 @@ def add_record(router: APIRouter, pages: Pages, access: RecordAccess, operators:
 
 
 async def _record_at(pages: Pages, key: Partition, status: RecordStatus) -> BrowsedRecord | None:
-    """Return the record at the offset of `status`; None: no record has this offset, or none may be read yet."""
+    """Return the record at the offset of `status`. Returns None if no record has this offset, or if it is not below the
+    high watermark yet.
+    """
     if not status.log_start_offset <= status.offset < status.high_watermark:
         return None
     page = await pages.views.records.page(

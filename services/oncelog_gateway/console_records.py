@@ -1,4 +1,4 @@
-"""The page of a topic's records."""
+"""The console's page that lists a topic's records."""
 
 import base64
 import time
@@ -135,7 +135,9 @@ async def _rows(records: Sequence[BrowsedRecord], turns: Turns, now_ms: int) -> 
 
 
 def _is_writer(caller: Caller | None) -> bool:
-    """True if the caller's role may write records. Its ACLs are checked when it tries."""
+    """True if the caller's role may write records, so the page offers it. ACLs are checked only when the
+    caller writes.
+    """
     return caller is not None and caller.role is not None and caller.role >= Role.OPERATOR
 
 
@@ -189,7 +191,9 @@ def record_row(one: BrowsedRecord, now_ms: int) -> RecordRow:
 
 
 def _counts(records: Sequence[BrowsedRecord]) -> list[tuple[str, int, str]]:
-    """Return how many records have each outcome, as word, count and look."""
+    """Return how many of these records have each outcome: the words to show, the count, and the CSS class that colours
+    them.
+    """
     looks: tuple[tuple[Outcome, str, str], ...] = (
         ("committed", "committed", "good"),
         ("aborted", "aborted", "bad"),
@@ -204,7 +208,9 @@ def _counts(records: Sequence[BrowsedRecord]) -> list[tuple[str, int, str]]:
 
 
 def _held_partition(found: RecordPage) -> int | None:
-    """Return the first partition that holds records back; None: no partition does."""
+    """Return the first partition where an open transaction holds records back from read_committed readers; None: there
+    is none.
+    """
     held = (
         one.partition for one in found.partitions if one.last_stable_offset < one.high_watermark
     )
@@ -212,8 +218,8 @@ def _held_partition(found: RecordPage) -> int | None:
 
 
 def _spans(found: RecordPage) -> list[PartitionRead]:
-    """Return the offsets that were read, for the first partitions that have a record on this page. If none has,
-    return the first that were read.
+    """Return the partitions whose offsets the page names: the first few that have a record on it. If none has, they are
+    the first few that were read.
     """
     shown = {one.partition for one in found.records}
     return [one for one in found.partitions if not shown or one.partition in shown][:SPANS_SHOWN]

@@ -1,4 +1,4 @@
-"""The pages of topics: their size, rate and retention, and what is held back in them."""
+"""The console's pages of topics: their size, rate and retention, and what open transactions hold back in them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -92,7 +92,7 @@ def add_topics(router: APIRouter, pages: Pages) -> None:
 
 
 def busiest_first(names: Sequence[str], rates: Mapping[str, TopicRate], column: str) -> list[str]:
-    """Return topic names by a column of their rates, the busiest first. Topics that are equally busy keep their
+    """Return topic names sorted by a field of `TopicRate`, the highest rate first. Topics with the same rate keep their
     order.
     """
     at = SORTS.index(column)

@@ -1,4 +1,6 @@
-"""Values that pages show beside REST's resources: positions in pictures, and acts as rows."""
+"""Values that console pages show beside those of REST: positions in pictures, times as text, and entries of the audit
+log as rows.
+"""
 
 import json
 import time
@@ -75,7 +77,9 @@ def dated_clock(time_ms: int, now_ms: int) -> str:
 
 
 def axis_time(time_ms: int, shape: Shape) -> str:
-    """Return the label of a time mark, in UTC. A script on the page replaces it by the viewer's local time."""
+    """Return the label of a time on an axis, in UTC. `shape` says how finely it is written. A script on the page
+    replaces it by the viewer's local time.
+    """
     if shape == "milli":
         return clock(time_ms)
     form = {"second": "%H:%M:%S", "minute": "%H:%M", "day": "%d %b"}[shape]
@@ -95,7 +99,9 @@ def moment(time_ms: int) -> str:
 
 
 def field_texts(decoded: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Return the names and texts of the fields of Kafka's own record: times as times, and empty fields left out."""
+    """Return names and texts of the fields of a decoded record of an internal topic. Times are written as times, and
+    empty fields are left out.
+    """
     found: list[tuple[str, str]] = []
     for name, value in sorted(decoded.items(), key=lambda one: one[0] in _SAID_LAST):
         if name == "type" or value is None or value == []:
@@ -124,7 +130,9 @@ class OpenedAt:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Positions on a bar of BAR_WIDTH that reaches from the start of the log to its end."""
+    """The picture of a partition's log as a bar from its start to its end: x positions of the last stable offset, the
+    high watermark and open transactions.
+    """
 
     lso: int
     hw: int
@@ -132,7 +140,7 @@ class Bar:
 
 
 def bar_of(row: PartitionStatus, producers: Sequence[ActiveProducer]) -> Bar | None:
-    """Return the bar of a partition; None while its leader does not answer."""
+    """Return the bar that shows a partition's log; None while its leader does not answer."""
     start, end = row.log_start_offset, row.log_end_offset
     stable, high = row.last_stable_offset, row.high_watermark
     if start is None or end is None or stable is None or high is None:

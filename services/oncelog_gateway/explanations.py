@@ -1,5 +1,5 @@
-"""Gathers the facts that the rules of `core.explain_*` read, from all roles at once and with a deadline, and applies
-the rules.
+"""Answers `explain`: gathers facts from all roles at once, with a deadline, and applies the rules of `core.explain_*`
+to them.
 """
 
 import asyncio
@@ -105,8 +105,8 @@ class Explanations:
         self._subjects = Subjects(roles, transactions, groups, history)
 
     async def explain(self, subject: str, kind: Kind | None) -> Explanation:
-        """Explain a subject within two seconds. Raises KafkaError when nothing of this name is known, or when several
-        things are.
+        """Return the explanation of a transaction, producer, partition, group or sink within two seconds. `kind` None:
+        it is found by the name. Raises KafkaError when nothing has this name, or when several things have.
         """
         with time_budget():
             named = Named(kind) if kind is not None else await self._subjects.named(subject)

@@ -1,5 +1,5 @@
-"""Finds when hanging transactions began. No coordinator has them open, so the timestamp of their first record says
-it.
+"""Finds when hanging transactions began, by the timestamp of their first record. No coordinator has them open, so none
+can tell.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _Key = tuple[str, int, int, int]
 
 
 class FirstRecords:
-    """Reads first records and remembers them: the first record of a transaction does not change."""
+    """Reads the timestamps of transactions' first records, and remembers them because they do not change."""
 
     def __init__(self, roles: Roles) -> None:
         self._roles = roles
@@ -28,8 +28,8 @@ class FirstRecords:
     async def timestamps_of(
         self, opened: Iterable[OpenTransaction]
     ) -> dict[OpenTransaction, int | None]:
-        """Return each transaction's first timestamp; None for one whose first record is gone, or whose leader does
-        not answer now.
+        """Return the timestamp of each transaction's first record. It is None if that record is gone, or if the
+        partition's leader does not answer now.
         """
         every = list(opened)
         asked = [one for one in every if _key(one) not in self._known][:ASKED_MAX]

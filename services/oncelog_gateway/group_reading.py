@@ -1,4 +1,4 @@
-"""The progress of groups, partition by partition, and the transactions that hold them back."""
+"""How far consumer groups have read, partition by partition, and which open transactions hold them back."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -30,8 +30,8 @@ LOOK_BYTES_MAX: Final = 64 << 10
 
 
 class Reading(NamedTuple):
-    """The progress of one group in one partition. What follows from it is computed once, because there may be
-    thousands.
+    """How far one group has read in one partition: its committed offset, its lag, and the transaction that holds back
+    the rest. The lag is computed once, because there may be thousands of these.
     """
 
     group_id: str
@@ -50,7 +50,7 @@ class Reading(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """The progress of one group in all its partitions."""
+    """How far one group has read in all its partitions together, and the transaction that blocks it for the longest."""
 
     lag: int | None
     """The group's lag; None: it is known for no partition."""
@@ -117,7 +117,9 @@ def holder_of(found: LsoHolder) -> Holder:
 
 
 class BlockedReadings:
-    """Finds the readings that are blocked. A partition is read only where a transaction has held it back for long."""
+    """Finds the groups that are blocked in a partition: nothing is left to read before an open transaction. It fetches
+    from a partition only where a transaction has held it back for long.
+    """
 
     def __init__(self, roles: Roles) -> None:
         self._records = RecordsBehind(roles)
@@ -127,9 +129,10 @@ class BlockedReadings:
         offsets: Mapping[str, Iterable[tuple[Partition, int]]],
         statuses: Mapping[Partition, PartitionStatus],
     ) -> Set[Place]:
-        """Return the places, as `among` does, from the offsets that groups have committed.
+        """Return each (group, partition) where the group is blocked, from the offsets that groups have committed.
 
-        Two numbers decide most of them: a group at the last stable offset is blocked, and one beyond it is not.
+        Mostly two offsets decide that: a group at the last stable offset is blocked, and one beyond it is not. For the
+        others `among` looks into the partition.
         """
         stable = {
             partition: status.last_stable_offset
@@ -150,7 +153,9 @@ class BlockedReadings:
         return blocked | await self.among(doubtful)
 
     async def among(self, readings: Iterable[Reading]) -> Set[Place]:
-        """Return the places where a read_committed reader has nothing left to read before an open transaction."""
+        """Return the (group, partition) of those readings that are blocked: a read_committed reader has no record left
+        before an open transaction. Where the offsets do not tell, the partition is read.
+        """
         blocked: set[Place] = set()
         looks: dict[tuple[Partition, int], list[Reading]] = {}
         for one in readings:
@@ -184,7 +189,9 @@ def readings_of(
     offsets: Iterable[tuple[Partition, int]],
     statuses: Mapping[Partition, PartitionStatus],
 ) -> list[Reading]:
-    """Return the readings of one group. Kafka's -1 means that there is no committed offset."""
+    """Return how far one group has read in each partition, from its committed offsets. The offset -1 means that it has
+    committed none there.
+    """
     return [
         _reading(group_id, partition, offset if offset >= 0 else None, statuses.get(partition))
         for partition, offset in offsets

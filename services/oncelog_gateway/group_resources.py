@@ -1,4 +1,4 @@
-"""The resources and request bodies of consumer groups in REST."""
+"""Pydantic models of consumer groups in REST: what answers contain, and the bodies of requests."""
 
 from typing import Literal
 

@@ -60,7 +60,7 @@ COUNTED_AT_ONCE: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class GroupLags:
-    """The lag of groups by group and topic. An offset that an open transaction is about to change is left out."""
+    """The lag of each consumer group in each topic, for metrics."""
 
     standings: Mapping[tuple[str, str], Standing] = field(default_factory=dict)
     not_shown: int = 0
@@ -68,7 +68,7 @@ class GroupLags:
 
 
 class Groups:
-    """Reads and deletes groups through the coordinators of their shards. Every method raises KafkaError."""
+    """Reads, resets and deletes consumer groups through their coordinators. Every method raises KafkaError."""
 
     def __init__(
         self,
@@ -86,8 +86,8 @@ class Groups:
         self._blocked = BlockedReadings(roles)
 
     async def page(self, *, states: Sequence[str], paging: PageRequest) -> GroupPage:
-        """Return a page of groups in order of id. A silent coordinator is a failure in the page, unless all are
-        silent.
+        """Return a page of groups in order of id. A coordinator that does not answer is named in the page. Only if none
+        answers, this raises.
         """
         rows, failures = await self._listed(states)
         if failures and len(failures) == len(self._roles.group_coordinators()):
@@ -144,8 +144,8 @@ class Groups:
     async def offsets(
         self, group_id: str, paging: PageRequest, *, count_records: bool = False
     ) -> GroupOffsetPage:
-        """Return every partition that the group has committed for. A row has the lag where the leader answers, and
-        the transaction that will change the offset.
+        """Return a row for every partition with a committed offset of the group. It has the lag, if the leader answers,
+        and the transactions that are about to change the offset.
         """
         await self.describe(group_id)
         found = await self._committed(group_id, with_pending=True)
@@ -180,8 +180,8 @@ class Groups:
         return dict(zip(asked, await self._partitions.statuses(asked), strict=True))
 
     async def _counted(self, page: Sequence[GroupOffset]) -> list[GroupOffset]:
-        """Count what is behind each of the first offsets with lag, a few at a time. At most the first MiB is read of
-        each.
+        """Return the rows with the records after the offset counted, for the first rows that have lag. A few are read
+        at a time, and at most the first MiB of each.
         """
         counting = RecordsBehind(self._roles)
         places = asyncio.Semaphore(COUNTED_AT_ONCE)
@@ -203,8 +203,8 @@ class Groups:
     async def _unstable(
         self, found: Mapping[Partition, pb.OffsetFetchResponse.Offset]
     ) -> tuple[dict[int, UnstableOffset], tuple[KafkaError, ...]]:
-        """Return the open transactions that will commit offsets, by producer id, and the failures of silent
-        coordinators.
+        """Return the open transactions that are about to change these committed offsets, by producer id. The failures
+        of coordinators that did not answer come with them.
         """
         producers = {one: None for offset in found.values() for one in offset.pending_producer_ids}
         known, silent = await self._transactions.of_producers(list(producers))
@@ -231,9 +231,9 @@ class Groups:
     async def lags(
         self, statuses: Mapping[Partition, PartitionStatus], count_max: int
     ) -> GroupLags:
-        """Return how far each group has read, by topic, of the first groups in order of id.
+        """Return the lag of each group in each topic, for the first `count_max` groups in order of id.
 
-        Partitions that are not in `statuses` are left out, and so are the groups of a silent coordinator.
+        Partitions that are not in `statuses` are left out, and so are the groups of a coordinator that does not answer.
         """
         found, _ = await self._listed(())
         offsets = await self.offsets_of([one.group_id for one in found[:count_max]])
@@ -253,8 +253,8 @@ class Groups:
         )
 
     async def standings(self, group_ids: Sequence[str], partitions_max: int) -> dict[str, Standing]:
-        """Return how far these groups have read. Partitions beyond the limit are left out, and so are the groups of a
-        silent coordinator.
+        """Return how far each of these groups has read. Partitions beyond the limit are left out, and so are the groups
+        of a coordinator that does not answer.
         """
         offsets = await self.offsets_of(group_ids)
         asked = dict.fromkeys(partition for one in offsets.values() for partition, _ in one)
@@ -269,8 +269,8 @@ class Groups:
     async def blocked(
         self, held: Looked, partitions: Sequence[Partition], groups_max: int
     ) -> GroupsBlocked:
-        """Return which of the first groups, in order of id, are blocked by a transaction that holds one of these
-        partitions.
+        """Return which groups have nothing to read in one of these partitions before an open transaction there. Only
+        the first `groups_max` groups in order of id are looked at. `held` has what the partitions' leaders answered.
 
         Without partitions no group's offsets are asked for.
         """
@@ -321,8 +321,8 @@ class Groups:
     async def reset(
         self, operator: Operator, group_id: str, body: ResetOffsetsRequest
     ) -> ResetOffsets:
-        """Reset a group's offsets. Refused while it has members: they would go on where they are, and commit over the
-        new offsets.
+        """Set a group's committed offsets in one topic. Refused while the group has members: they would read on where
+        they are, and commit over the new offsets.
         """
         target = {"group_id": group_id, **body.model_dump()}
         async with self._audit.attempt(operator, "reset_offsets", target) as attempt:
@@ -418,7 +418,7 @@ class Groups:
 
 
 def _only(answers: Iterable[OfGroupT], group_id: str) -> OfGroupT:
-    """Return the answer for this group. Raises KafkaError for an answer that is a refusal."""
+    """Return the answer that is about this group. Raises KafkaError if that answer is an error, or if there is none."""
     for one in answers:
         if one.group_id == group_id:
             raise_for(one.error_code, _refusal(one.error_code, group_id))
@@ -439,7 +439,7 @@ def _refusal(error_code: int, group_id: str) -> str:
 def _fetch(
     group_ids: Iterable[str], partitions: Sequence[Partition] = (), *, with_pending: bool = False
 ) -> pb.OffsetFetchRequest:
-    """Return the request for offsets in these partitions, or in all if none is given."""
+    """Return the OffsetFetch request for these groups, in these partitions, or in all if none is given."""
     by_topic: dict[str, list[int]] = {}
     for one in partitions:
         by_topic.setdefault(one.topic, []).append(one.partition)

@@ -5,8 +5,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 class HeadAsGet:
-    """Turns HEAD into GET before anything looks at the method. An answer that is streamed is given up once its head
-    is sent.
+    """Turns HEAD into GET before anything looks at the method, and drops the body. A streamed answer is ended once its
+    head is sent.
     """
 
     def __init__(self, app: ASGIApp) -> None:

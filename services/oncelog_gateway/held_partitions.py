@@ -1,4 +1,4 @@
-"""The records that transactions hold back, as the leaders of their partitions see them."""
+"""What open transactions hold back from read_committed readers, by what the leaders of their partitions answer."""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,7 +12,9 @@ from oncelog_gateway.roles import Roles
 
 
 class Held(NamedTuple):
-    """The partitions that one transaction holds back."""
+    """The partitions of one open transaction, and how many offsets it holds back from read_committed
+    readers in each.
+    """
 
     partitions: list[TransactionPartition]
     failures: list[KafkaError]
@@ -20,7 +22,9 @@ class Held(NamedTuple):
 
     @property
     def held_back(self) -> int | None:
-        """Records that are held back in all partitions; None: a leader did not say."""
+        """How many offsets the transaction holds back from read_committed readers, in all its partitions together.
+        None: a leader did not say.
+        """
         known = [one.held_back for one in self.partitions if one.held_back is not None]
         return sum(known) if len(known) == len(self.partitions) else None
 
@@ -28,7 +32,9 @@ class Held(NamedTuple):
 async def held_by(
     roles: Roles, transactions: Sequence[coordinator_pb2.TransactionDescription]
 ) -> list[Held]:
-    """Return what each transaction holds back, in the order of the transactions."""
+    """Return for each transaction, in this order, its partitions and how many offsets it holds back there. Their
+    leaders are asked.
+    """
     wanted = sorted({one for row in transactions for one in partitions_of(row)})
     described, producers = await asyncio.gather(
         roles.describe_partitions(wanted), roles.describe_producers(wanted)

@@ -1,8 +1,8 @@
 """One HTTP connection of the gateway: uvicorn's, with limits on what its client may leave half done.
 
-uvicorn has no limit on the time that a request takes to arrive, and counts half-sent ones against its limit of
-connections: 210 of them turned REST and `/health` off for good. Here each phase that is the client's has its time, and
-`Connections` says which connection goes when there are too many.
+uvicorn does not limit the time in which a request must arrive, and counts half-sent ones against its limit of
+connections. 210 of them turned REST and `/health` off for good. Here each phase in which the gateway waits for the
+client has a time limit. When there are too many connections, `Connections` says which one is closed.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _ANSWERABLE: Final = (h11.IDLE, h11.SEND_RESPONSE)
 
 
 class FromUvicorn(TypedDict):
-    """The arguments with which uvicorn builds a connection."""
+    """The arguments that uvicorn passes to the constructor of a connection."""
 
     config: Config
     server_state: ServerState
@@ -43,7 +43,7 @@ class FromUvicorn(TypedDict):
 
 
 class HttpConnection(H11Protocol):
-    """One connection, which uvicorn builds once it is accepted."""
+    """A client's connection. uvicorn creates one for each that it accepts."""
 
     def __init__(
         self,
@@ -97,8 +97,8 @@ class HttpConnection(H11Protocol):
         self._follow()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer bytes that are no request. uvicorn calls this while it handles h11's error, which knows the better
-        status: 431 for a head without end.
+        """Answer bytes that are no HTTP request. uvicorn calls this while it handles the parser's error. That error has
+        the better status, such as 431 for a head without end.
         """
         error = sys.exception()
         status = error.error_status_hint if isinstance(error, h11.RemoteProtocolError) else 400
@@ -110,7 +110,7 @@ class HttpConnection(H11Protocol):
         self._refuse(status, detail)
 
     def _follow(self) -> None:
-        """Enter the phase that the connection is in now, with its deadline."""
+        """Find which phase the connection is in now, such as waiting for a request's body, and start its time limit."""
         if self._is_refused or self.transport.is_closing():
             return
         if self._is_write_paused:
@@ -123,8 +123,8 @@ class HttpConnection(H11Protocol):
             self._enter(None)
 
     def _enter(self, phase: str | None) -> None:
-        """Begin a phase of the client, which has a deadline; None: it is the gateway's turn. Bytes that come within a
-        phase do not begin it anew.
+        """Begin a phase in which the gateway waits for the client, with a time limit. None: the gateway is working,
+        without a limit. Bytes that arrive within a phase do not extend its limit.
         """
         if phase == self._phase:
             return
@@ -147,7 +147,9 @@ class HttpConnection(H11Protocol):
             self._refuse(408, f"the {phase} of the request did not arrive in {self._timeout_s} s")
 
     def _wait_for_a_slow_reader(self) -> None:
-        """Wait for the client to read the answer, for as long as it goes on reading."""
+        """Wait again for the client to read the answer if it has read something since the last wait. Otherwise close
+        the connection.
+        """
         unread_bytes = self.transport.get_write_buffer_size()
         if self._unread_bytes is not None and unread_bytes >= self._unread_bytes:
             self.transport.abort()
@@ -156,7 +158,7 @@ class HttpConnection(H11Protocol):
         self._deadline = self.loop.call_later(self._timeout_s, self._too_late, "answer")
 
     def _refuse(self, status: int, detail: str) -> None:
-        """Answer with a problem, then drop what still arrives until the client closes or `LINGER_S` is over."""
+        """Answer with an error, then discard what still arrives, until the client closes or `LINGER_S` is over."""
         self._is_refused = True
         self._unset_keepalive_if_required()
         if self._deadline is not None:

@@ -1,7 +1,8 @@
-"""Notes since when a node is fenced, a partition lacks a leader or a replica, or a shard lacks a coordinator.
+"""Remembers since when a node is fenced, a partition lacks a leader or a replica, or a shard lacks a coordinator.
 
-The image says how things are and not since when. So this module notes each change as it comes, and asks no role. What
-was so in the first image was so for at least that long.
+The metadata image (this process's copy of the cluster's metadata) says how things are, but not since when. So this
+module notes the time of each change, and asks no other role. What was wrong in the first image has lasted at least
+since then.
 """
 
 from collections.abc import Iterator
@@ -56,8 +57,8 @@ class ImageWatch:
         ]
 
     def behind(self) -> list[Seen]:
-        """Return the partitions with a replica out of sync, without those that have no leader either: that trouble is
-        graver.
+        """Return the partitions with a replica out of sync. Those without a leader are left out, because `leaderless`
+        has them.
         """
         return [
             Seen(str(key), self._since(("behind", key)), self._out_of_sync(key))
@@ -112,7 +113,9 @@ class ImageWatch:
 
 
 def _wrong(image: MetadataImage, topics: set[str]) -> Iterator[Key]:
-    """Yield what is wrong with the image's nodes and shards, and with these topics."""
+    """Yield a key for each thing that is wrong in the image: with any node or shard, and with the partitions of these
+    topics.
+    """
     for node_id, node in image.nodes.items():
         if node.fenced:
             yield "fenced", node_id

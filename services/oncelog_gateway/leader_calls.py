@@ -1,7 +1,7 @@
 """Calls to partition leaders: which node to ask, for how long, and what its silence means.
 
-A call that gets no answer in time becomes REQUEST_TIMED_OUT, and a node that is not known becomes a failure of what it
-leads.
+A call without an answer in time becomes REQUEST_TIMED_OUT. If a node's address is not known, each partition that it
+leads gets that error.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ ResponseT = TypeVar("ResponseT")
 
 
 class _OfPartition(Protocol):
-    """One partition's row in a leader's answer."""
+    """A row of a leader's answer that is about one partition."""
 
     @property
     def topic(self) -> str: ...
@@ -47,7 +47,7 @@ RowT_co = TypeVar("RowT_co", covariant=True)
 
 
 class _Partitions(Protocol[RowT_co]):
-    """A leader's answer, with a row for each partition."""
+    """An answer of a leader with one row for each partition that was asked about."""
 
     @property
     def partitions(self) -> Iterable[RowT_co]: ...
@@ -62,7 +62,7 @@ def raise_for(error_code: int, message: str) -> None:
 async def all_answers(
     calls: Iterable[Coroutine[object, object, ResponseT]],
 ) -> tuple[list[ResponseT], list[KafkaError]]:
-    """Run all calls at once. Return the answers, and the failures of the calls without one."""
+    """Await all calls at the same time. Return the answers, and the errors of the calls that failed."""
     answers: list[ResponseT] = []
     failures: list[KafkaError] = []
 
@@ -79,7 +79,7 @@ async def all_answers(
 
 
 class LeaderCalls:
-    """Calls partition leaders. Every method raises KafkaError."""
+    """Sends requests to the leaders of partitions. Every method raises KafkaError."""
 
     def __init__(
         self, metadata: MetadataFollower, directory: Directory, call_timeout_ms: int
@@ -101,7 +101,7 @@ class LeaderCalls:
     async def describe_partitions(
         self, partitions: Iterable[Partition]
     ) -> dict[Partition, storage_pb2.PartitionDescription | KafkaError]:
-        """Return the offsets of each partition as its leader has them, or the error instead of them."""
+        """Return the offsets of each partition as its leader answers them, or the error in place of the answer."""
         return await self._of_leaders(
             partitions,
             lambda storage: storage.DescribePartitions,
@@ -111,7 +111,7 @@ class LeaderCalls:
     async def describe_producers(
         self, partitions: Iterable[Partition]
     ) -> dict[Partition, storage_pb2.PartitionProducers | KafkaError]:
-        """Return the producers of each partition as its leader has them, or the error instead of them."""
+        """Return the producers that each partition's leader remembers, or the error in place of its answer."""
         return await self._of_leaders(
             partitions,
             lambda storage: storage.DescribeProducers,
@@ -121,8 +121,8 @@ class LeaderCalls:
     async def describe_record(
         self, partition: Partition, offset: int
     ) -> storage_pb2.DescribeRecordResponse:
-        """Return what the partition's leader says of the record at `offset`. Raises KafkaError for an answer with an
-        error.
+        """Return what the partition's leader says of the record at `offset`, such as the state of its transaction.
+        Raises KafkaError if it answers with an error.
         """
         named = TopicPartition(topic=partition.topic, partition=partition.partition)
         request = storage_pb2.DescribeRecordRequest(partition=named, offset=offset)
@@ -156,10 +156,10 @@ class LeaderCalls:
     async def fetch(
         self, partition: Partition, offset: int, max_bytes: int, isolation: types_pb2.IsolationLevel
     ) -> storage_pb2.FetchedPartition:
-        """Return the batches from `offset` on, as a consumer gets them: whole batches, at least one. The call does
-        not wait for new records.
+        """Return the batches from `offset` on, as a consumer gets them: whole batches, at least one. The call does not
+        wait for new records.
 
-        Rates leave these bytes out, because looking at records is not consuming them.
+        These bytes do not count in the topics' rates, because looking at records is not consuming them.
         """
         wanted = storage_pb2.FetchPartition(
             topic=partition.topic,
@@ -182,12 +182,14 @@ class LeaderCalls:
         method: Callable[[StorageStub], Unary[RequestT, ResponseT]],
         request: RequestT,
     ) -> ResponseT:
-        """Return the answer of the partition's leader."""
+        """Send a request to the partition's leader, and return the answer."""
         call = method(self._storage(partition, self.leader_of(partition)))
         return await self.call(f"the leader of {partition}", call, request)
 
     async def write_abort_marker(self, marker: AbortMarker) -> None:
-        """Append one abort marker at the partition's leader (facts 1.4: the request is WriteTxnMarkers)."""
+        """Send one abort marker to the partition's leader, which appends it (facts 1.4: the request is
+        WriteTxnMarkers).
+        """
         node_id, stub = self._marker_writer(marker.partition)
         wanted = storage_pb2.TxnMarker(
             producer_id=marker.producer_id,
@@ -229,8 +231,8 @@ class LeaderCalls:
     def _marker_writer(
         self, partition: Partition
     ) -> tuple[int, StorageStub | GroupCoordinatorStub]:
-        """Return node id and stub of the role that appends markers to the partition: its leader, or the coordinator
-        that owns the group shard (ADR 0015).
+        """Return node id and stub of the role that appends markers to the partition. It is the leader or, for a
+        partition of `__consumer_offsets`, the group coordinator that owns it (ADR 0015).
         """
         leader = self.leader_of(partition)
         if partition.topic != CONSUMER_OFFSETS_TOPIC:

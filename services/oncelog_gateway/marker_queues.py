@@ -1,4 +1,4 @@
-"""Markers that wait for a node, as each marker sender has them."""
+"""Asks every marker sender for its queues: markers of decided transactions that wait to be delivered to a node."""
 
 from oncelog.api.v1 import controller_pb2, marker_sender_pb2
 from oncelog.errors import ErrorCode, KafkaError

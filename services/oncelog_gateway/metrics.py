@@ -1,7 +1,8 @@
 """`/metrics` in Prometheus' text format, or in OpenMetrics.
 
-Two kinds of series: requests are counted as they happen; the cluster's state is read once for each scrape, so that an
-idle gateway asks nobody anything. The registry is the gateway's own: several gateways in one process do not meet.
+There are two kinds of series. Requests are counted as they happen. The cluster's state is read once for each scrape, so
+an idle gateway asks nobody anything. Each gateway has a registry of its own, so that several in one process do not
+share series.
 """
 
 from collections import Counter as Tally
@@ -33,7 +34,7 @@ _LATENCY_BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The cluster at the moment of one scrape."""
+    """What one scrape shows of the cluster, as the roles answered it at that moment."""
 
     transactions: list[Transaction] = field(default_factory=list)
     partitions: list[PartitionStatus] = field(default_factory=list)
@@ -75,7 +76,7 @@ class _ClusterCollector(Collector):
 
 
 class Metrics:
-    """The gateway's registry of metrics."""
+    """The gateway's own metrics registry: counts requests, and writes the page of a scrape."""
 
     def __init__(self, read_metrics: ReadMetrics = lambda: ()) -> None:
         self._registry = CollectorRegistry()
@@ -96,12 +97,16 @@ class Metrics:
         )
 
     def count_request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count a request. `route` is the path's template, never the path: a scanner must not create series."""
+        """Count a request in the metrics. `route` is the route's template, not the path: otherwise each path that a
+        scanner tries would become a series.
+        """
         self._requests.labels(method, route, str(status)).inc()
         self._latency.labels(route).observe(seconds)
 
     def page(self, snapshot: Snapshot, accept: str = "") -> tuple[bytes, str]:
-        """Return the page and its content type, for the Accept header of a scrape."""
+        """Return the page of metrics and its content type. `accept` is the scraper's Accept header, which chooses the
+        format.
+        """
         self._cluster.snapshot = snapshot
         return exposed(self._registry, accept)
 
@@ -215,7 +220,9 @@ def _of_partitions(partitions: list[PartitionStatus]) -> Iterable[Metric]:
 
 
 def _seconds(row: PartitionStatus, read: Callable[[LsoHolder], int | None]) -> float | None:
-    """Return a time in seconds; None: the leader did not answer, or the time is not known."""
+    """Return a time of the transaction at a partition's last stable offset, in seconds; 0 if there is none. None: the
+    leader did not answer, or the time is not known.
+    """
     if row.failure is not None:
         return None
     milliseconds = 0 if row.lso_holder is None else read(row.lso_holder)

@@ -1,4 +1,6 @@
-"""Resources and request bodies of nodes, of the controller, and of partitions that change their replicas."""
+"""Pydantic models of nodes, the controller and reassignments in REST: what answers contain, and the bodies
+of requests.
+"""
 
 from typing import Annotated
 

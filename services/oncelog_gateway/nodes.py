@@ -1,4 +1,4 @@
-"""Nodes as REST shows and changes them: their duties, draining, and forgetting."""
+"""Nodes as REST shows and changes them: what they lead and own, draining, and removal from the metadata."""
 
 from collections import Counter
 from typing import Final, TypeVar
@@ -26,8 +26,8 @@ _MOVING_ROLES: Final = {
 
 
 class Duties:
-    """Counts of the partitions and shards that each node leads and owns, made once for one answer. Node -1 stands for
-    no node.
+    """How many partitions and shards each node leads and owns, counted once for one answer. Node -1 stands for those
+    that have no node.
     """
 
     def __init__(self, image: MetadataImage) -> None:
@@ -44,7 +44,7 @@ def cluster_node(node: pb.Node, duties: Duties) -> ClusterNode:
 
 
 class Nodes:
-    """Reads nodes from the image and changes them through the controller. Every change is audited.
+    """Reads nodes from this process's metadata image, and changes them through the controller. Every change is audited.
 
     Every method raises KafkaError.
     """
@@ -54,7 +54,9 @@ class Nodes:
         self._audit = audit
 
     async def list(self, paging: PageRequest) -> NodePage:
-        """Return a page of nodes. They are read from the image, so they are shown also while no controller answers."""
+        """Return a page of nodes. They are read from the metadata image, so they are shown also while no controller
+        answers.
+        """
         controller, failures = None, list[KafkaError]()
         try:
             controller = _controller(await self._roles.describe_controller())
@@ -84,7 +86,7 @@ class Nodes:
         return NodeChange(node=self.describe(node_id), audit_id=attempt.audit_id)
 
     async def undrain(self, operator: Operator, node_id: int) -> NodeChange:
-        """Take a drain back. Harmless for a node that is not draining."""
+        """End the drain of a node. Nothing happens to a node that is not draining."""
         async with self._audit.attempt(operator, "undrain_node", {"node_id": node_id}) as attempt:
             self._known(node_id)
             await self._roles.drain_node(node_id, cancel=True)
@@ -92,7 +94,9 @@ class Nodes:
         return NodeChange(node=self.describe(node_id), audit_id=attempt.audit_id)
 
     async def remove(self, operator: Operator, node_id: int) -> None:
-        """Forget a node. Refused, with the way out, while it hosts replicas or runs."""
+        """Remove a node from the metadata. While it hosts replicas or runs, this is refused, and the error says what to
+        do first.
+        """
         async with self._audit.attempt(operator, "remove_node", {"node_id": node_id}) as attempt:
             node = self._known(node_id)
             self._raise_if_it_hosts(node_id)
@@ -158,7 +162,7 @@ def _how_to_move(
 
 
 def _staying(image: MetadataImage, role: pb.Role) -> set[int]:
-    """Return the nodes of this role that live and are not draining."""
+    """Return the nodes of this role that are in service and not draining."""
     return {
         node_id
         for node_id, node in image.nodes.items()
@@ -167,7 +171,7 @@ def _staying(image: MetadataImage, role: pb.Role) -> set[int]:
 
 
 def _is_drained(image: MetadataImage, node: pb.Node) -> bool:
-    """True if the controller counts the node as drained: it has nothing that could be elsewhere."""
+    """True if the node is draining and has nothing left that another node could take: no shard, and no leadership."""
     if not node.draining:
         return False
     if _staying(image, pb.ROLE_COORDINATOR) and any(

@@ -1,7 +1,7 @@
-"""One reading for each page: what a page asks twice is answered as the first time, so its parts do not contradict
-each other.
+"""Lets one page read each thing once: a repeated question gets the first answer, so the parts of the page do not
+contradict each other.
 
-An act never runs within such a page: before an act, the state of things is asked for again on purpose.
+Requests that change something never use this, because they ask for the state again on purpose before they act.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -27,7 +27,9 @@ def one_reading() -> Iterator[None]:
 
 
 def read_once(method: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-    """Wrap a method that reads, so that one page asks it once. Its arguments are names, numbers and lists of them."""
+    """Decorate a method that reads: within one page, a call with the same arguments returns the first call's answer.
+    Arguments must be names, numbers and lists of these.
+    """
 
     @wraps(method)
     async def asked(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,7 +1,7 @@
-"""The caller of an act for the audit log, as far as the gateway can know it.
+"""Finds what the audit log says of a request's sender, as far as the gateway can know it.
 
-The address of the connection is a fact, and so is who showed a token. `X-Forwarded-User` and `X-Forwarded-For` are what
-any client may write, so they count only on a connection from a proxy that a setting trusts.
+The connection's address is certain, and so is who showed a token. Any client may write `X-Forwarded-User` and
+`X-Forwarded-For`. They count only on a connection from a proxy that a setting trusts.
 """
 
 import ipaddress
@@ -36,7 +36,9 @@ class Operator:
 
 
 class Operators:
-    """Finds the caller of a request. `trusted_proxies` are addresses and networks, separated by commas."""
+    """Describes the sender of a request for the audit log. `trusted_proxies` are addresses and networks, separated by
+    commas.
+    """
 
     def __init__(self, trusted_proxies: str) -> None:
         self._trusted = proxy_networks(trusted_proxies)

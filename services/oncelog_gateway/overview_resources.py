@@ -1,4 +1,4 @@
-"""Resources of the overview in REST: whether the cluster is well, and what is wrong."""
+"""Pydantic models of REST's answer about the cluster's health: whether all is well, and what is wrong."""
 
 from typing import Final, Literal
 

@@ -67,8 +67,8 @@ class Overviews:
         self._watch = watch
 
     async def look(self, open_max: int) -> Overview:
-        """Read the cluster, with its oldest `open_max` transactions. A role that does not answer is a trouble, never
-        an exception.
+        """Read the state of the cluster for the overview, with its oldest `open_max` open transactions. A role that
+        does not answer becomes a trouble in it, never an exception.
         """
         image = self._roles.image
         every = all_partitions(image)
@@ -123,8 +123,8 @@ class Overviews:
         )
 
     def _unanswered(self, looked: Looked) -> list[Seen]:
-        """Return the partitions whose leader does not answer. Those without a leader are a trouble of their own and
-        are left out.
+        """Return the partitions whose leader does not answer. Partitions without a leader are not among them: they are
+        a trouble of another kind.
         """
         found = []
         for key, answer in looked.described.items():
@@ -137,7 +137,9 @@ class Overviews:
 
 
 def _is_lasting(holder: Holder) -> bool:
-    """True if the transaction has held records back for some time, or for an unknown time."""
+    """True if the transaction hangs, or has held records back for some time or for an unknown time. Shorter ones are no
+    trouble.
+    """
     held_for_ms = holder.held_for_ms
     return bool(holder.is_hanging) or held_for_ms is None or held_for_ms >= LASTING_MS
 

@@ -1,4 +1,6 @@
-"""Partitions as REST shows them: offsets, the transaction that holds the LSO, and hanging transactions."""
+"""Partitions as REST shows them: offsets, the transaction that holds the last stable offset (LSO), and hanging
+transactions.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -38,7 +40,7 @@ from oncelog_gateway.transactions import Transactions
 
 
 class Partitions:
-    """Reads partitions through their leaders and names producers through the coordinators."""
+    """Reads partitions from their leaders, and finds the names of their producers at the coordinators."""
 
     def __init__(self, roles: Roles, transactions: Transactions, clock: Clock) -> None:
         self._roles = roles
@@ -53,7 +55,7 @@ class Partitions:
         return self.rows(await self.look(partitions), partitions)
 
     async def look(self, partitions: Sequence[Partition]) -> "Looked":
-        """Read partitions as `statuses` does, without making rows: there may be thousands, and a page shows a few."""
+        """Read partitions as `statuses` does, but make no rows: there may be thousands, and a page shows a few."""
         described = await self._roles.describe_partitions(partitions)
         held = [
             opened_of(partition, answer.lso_holder)
@@ -73,8 +75,8 @@ class Partitions:
     async def _holders(
         self, held: Sequence[OpenTransaction]
     ) -> tuple[dict[Partition, LsoHolder], tuple[KafkaError, ...]]:
-        """Return the holder in each partition of `held`, and the failures of coordinators that did not say what they
-        know of it.
+        """Return what is known of each of these transactions, by partition, and the failures of coordinators that did
+        not answer. `held` has the oldest open transaction of each partition.
         """
         answered, failures = await self._transactions.of_producers(
             [one.producer_id for one in held]
@@ -91,9 +93,7 @@ class Partitions:
         }, failures
 
     async def opened(self, one: OpenTransaction) -> LsoHolder:
-        """Return an open transaction as a holder of an LSO is shown: whose it is, since when, and whether anybody
-        will end it.
-        """
+        """Return what is known of an open transaction: whose it is, since when, and whether anybody will end it."""
         holders, _ = await self._holders([one])
         return holders[one.partition]
 
@@ -115,7 +115,9 @@ class Partitions:
     async def hanging(
         self, partitions: Sequence[Partition], shown: Shown, paging: PageRequest
     ) -> HangingPage:
-        """Return the transactions open in these partitions that no coordinator will end (`core.hanging`)."""
+        """Return a page of the hanging transactions in these partitions: open ones that no coordinator will end
+        (`core.hanging`).
+        """
         described = await self._roles.describe_partitions(partitions)
         failures = [answer for answer in described.values() if isinstance(answer, KafkaError)]
         busy = [
@@ -216,7 +218,7 @@ class Partitions:
 
 
 class Looked(NamedTuple):
-    """The answers of leaders and coordinators about some partitions."""
+    """What leaders and coordinators answered about some partitions."""
 
     described: Mapping[Partition, storage_pb2.PartitionDescription | KafkaError]
     holders: Mapping[Partition, LsoHolder]
@@ -226,14 +228,16 @@ class Looked(NamedTuple):
     image: MetadataImage
 
     def lag_of(self, partition: Partition) -> int:
-        """Return how many offsets are held back; 0 also where the leader did not answer."""
+        """Return how many offsets open transactions hold back in a partition; 0 also if its leader did not answer."""
         answer = self.described[partition]
         if isinstance(answer, KafkaError):
             return 0
         return max(answer.high_watermark - answer.last_stable_offset, 0)
 
     def trouble_of(self, partition: Partition) -> tuple[bool, int, bool]:
-        """Return a sort key for partitions. The smaller the key, the sooner somebody has to look at the partition."""
+        """Return a key that sorts partitions by trouble: first those whose leader is silent, then those with most
+        offsets held back, then under-replicated ones.
+        """
         found = self.image.partition(partition)
         is_whole = found is None or len(found.isr) >= len(found.replicas)
         is_answered = not isinstance(self.described[partition], KafkaError)
@@ -241,7 +245,9 @@ class Looked(NamedTuple):
 
 
 def all_partitions(image: MetadataImage, topic_pattern: str = "") -> list[Partition]:
-    """Return every partition of the cluster whose topic contains the text, in order."""
+    """Return every partition of the cluster, in order. With `topic_pattern`, only those of topics whose name contains
+    it.
+    """
     return [
         Partition(name, one.partition)
         for name in sorted(image.topics)
@@ -251,7 +257,7 @@ def all_partitions(image: MetadataImage, topic_pattern: str = "") -> list[Partit
 
 
 def _coordinator(image: MetadataImage, transactional_id: str) -> int | None:
-    """Return the node id of the coordinator; None while the shard of this transactional id has none."""
+    """Return the node id of the coordinator of a transactional id; None while its shard has no coordinator."""
     shard = image.shard_for(TRANSACTION, transactional_id)
     return None if shard is None else known_or_none(shard.coordinator)
 
@@ -259,8 +265,8 @@ def _coordinator(image: MetadataImage, transactional_id: str) -> int | None:
 def partitions_to_search(
     image: MetadataImage, topic: str | None, partition: int | None, broker: int | None
 ) -> list[Partition]:
-    """Return the partitions that match what is given: of the topic, with this number, with a replica on this node.
-    Raises KafkaError.
+    """Return the partitions that match all arguments that are given: the topic, the partition's number, a replica on
+    the node `broker`. Raises KafkaError for a topic or node that does not exist.
     """
     if topic is None and partition is not None:
         raise KafkaError(

@@ -1,7 +1,7 @@
-"""Errors as RFC 9457 problems: one shape for every answer that is not the one asked for.
+"""Turns every error of the gateway into a problem of RFC 9457, so that all errors have one shape.
 
-`detail` names the value and the way out; `kafka_error_name` and `kafka_error_code` are there when the refusal is
-Kafka's, so that nothing is lost between a role's decision and the person who reads it.
+`detail` names the value and what to do. `kafka_error_name` and `kafka_error_code` are there when a role refused with
+one of Kafka's errors. So the person who reads the problem sees what the role decided.
 """
 
 import json
@@ -108,7 +108,7 @@ Responses = dict[int | str, OpenApi]
 
 
 class RouteArguments(TypedDict):
-    """Arguments of the decorators of routes."""
+    """Keyword arguments for FastAPI's route decorators, as `described` makes them."""
 
     path: str
     summary: str
@@ -116,7 +116,9 @@ class RouteArguments(TypedDict):
 
 
 def documented(*statuses: int) -> Responses:
-    """Return the `responses` of a route that may answer these problems beside the usual ones."""
+    """Return the `responses` argument of a route: the problems that every route may answer, and those with these
+    statuses.
+    """
     return {
         status: {
             "description": _MEANING[status],
@@ -127,12 +129,14 @@ def documented(*statuses: int) -> Responses:
 
 
 def described(path: str, summary: str, *statuses: int) -> RouteArguments:
-    """Return the arguments of a route's decorator: its path, its summary, and the problems beside the usual ones."""
+    """Return the arguments of a route's decorator: its path, its summary, and the statuses of its own problems for
+    OpenAPI.
+    """
     return {"path": path, "summary": summary, "responses": documented(*statuses)}
 
 
 def status_of(error_code: ErrorCode) -> HTTPStatus:
-    """Return the HTTP status that tells a script what Kafka's code tells a client."""
+    """Return the HTTP status with which REST answers a Kafka error code."""
     known = _STATUS_OF.get(error_code)
     if known is not None:
         return known
@@ -156,7 +160,7 @@ def problem_of(error: KafkaError) -> Problem:
 
 
 def plain_problem(status: int, detail: str, errors: list[FieldProblem] | None = None) -> Problem:
-    """Return a problem that is HTTP's own, not Kafka's."""
+    """Return a problem for an error of HTTP itself, such as a wrong method, without a Kafka error code."""
     return Problem(
         type="about:blank",
         title=HTTPStatus(status).phrase,
@@ -184,9 +188,9 @@ def respond(problem: Problem, headers: dict[str, str] | None = None) -> Response
 def install(
     app: FastAPI, routes: Sequence[Route], page_of: Callable[[str, HTTPStatus], Response]
 ) -> None:
-    """Make every error of this application a problem. A wrong method is compared with `routes`.
+    """Add handlers to the application that answer every error as a problem. `routes` tell which methods a path takes.
 
-    `page_of` gives a browser's page for a path that does not exist.
+    `page_of` makes the HTML page that a browser gets for a path that does not exist.
     """
 
     @app.exception_handler(KafkaError)
@@ -216,8 +220,8 @@ def install(
 
 
 def _allowed(routes: Sequence[Route], request: Request) -> str:
-    """Return the methods of the path that was meant, for the Allow header. It is the first template that fits, with
-    every route that has it.
+    """Return the methods of the request's path, for the Allow header. They are those of all routes with the first path
+    template that fits.
     """
     fitting = [route for route in routes if route.path_regex.match(request.url.path)]
     if not fitting:

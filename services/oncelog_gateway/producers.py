@@ -1,4 +1,6 @@
-"""Producers as partition leaders remember them, over many partitions: where each writes, and what it has open."""
+"""Lists producers of many partitions, as the partitions' leaders remember them: where each writes, and its open
+transactions.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,8 +38,8 @@ class Producers:
     async def of(
         self, partitions: Sequence[Partition], rows_max: int, producer_id: int | None = None
     ) -> ProducersFound:
-        """Return the first rows of all producers. Only these get their transactional ids. A leader or coordinator
-        that does not answer is a failure.
+        """Return producers of these partitions, those with open transactions first, with the transactional ids of the
+        first `rows_max`. A leader or coordinator that does not answer is named as a failure.
         """
         described = await self._roles.describe_producers(partitions)
         failures = dict.fromkeys(

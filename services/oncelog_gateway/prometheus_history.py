@@ -1,8 +1,7 @@
-"""The history of this cluster in a Prometheus, if one is configured. It goes back further than a gateway's memory,
+"""Reads rates of this cluster from a Prometheus, if one is configured. It goes back further than a gateway's memory,
 and through restarts.
 
-Prometheus is asked for our own series. Its answers come in a thread, within the time of a page; a failure becomes a
-line that says so.
+Prometheus is queried in a thread, within the time limit of a page. If that fails, the page shows a line that says so.
 """
 
 import asyncio
@@ -26,7 +25,7 @@ _HEADERS: Final = {"Accept": "application/json"}
 
 
 class _Series(TypedDict):
-    """A time series in an answer of Prometheus."""
+    """The JSON of one time series in Prometheus' answer."""
 
     metric: dict[str, str]
     values: list[tuple[float, str]]
@@ -41,7 +40,7 @@ class PrometheusHistory:
         self.url = url.rstrip("/")
 
     async def lines(self, families: Iterable[str], span: Span) -> dict[str, list[Line]]:
-        """Return the lines of each family. Raises PrometheusAway."""
+        """Return the lines of each family over this time. Raises PrometheusAway."""
         asked = [(family, query) for family in families for query in QUERIES[family]]
         timeout_s = wait_s(TIMEOUT_S)
         try:
@@ -57,7 +56,7 @@ class PrometheusHistory:
         return found
 
     def _asked(self, query: Query, span: Span, timeout_s: float) -> list[Line]:
-        """Return the lines of one query. Raises PrometheusAway."""
+        """Run one query at Prometheus, and return its series as lines. Raises PrometheusAway."""
         # A value of Prometheus looks back: that of a step stands at its end.
         first_s, step_s = (span.first_ms + span.step_ms) / 1000, span.step_ms / 1000
         asked = urlencode(

@@ -1,5 +1,5 @@
-"""Refuses a query parameter that a path does not know. A misspelt one would otherwise be ignored, and the answer be
-to another question.
+"""Refuses requests with a query parameter that their path does not know. A misspelt parameter would otherwise be
+ignored, and the answer would be to another question.
 """
 
 from difflib import get_close_matches
@@ -11,7 +11,9 @@ from fastapi.routing import APIRoute
 
 
 async def only_known_parameters(request: Request) -> None:
-    """Check the query parameters of the API's paths; probes and pages take any. Raises RequestValidationError."""
+    """Raise RequestValidationError if a REST request has an unknown query parameter. Health probes and console pages
+    may have any.
+    """
     if not request.url.path.startswith("/v1/") or not request.query_params:
         return
     route = request.scope["route"]
@@ -27,7 +29,7 @@ async def only_known_parameters(request: Request) -> None:
 
 
 def _names(dependant: Dependant) -> list[str]:
-    """Return the query parameters of a route and of what it depends on."""
+    """Return the names of all query parameters that a route takes, also by its FastAPI dependencies."""
     own = [field.alias for field in dependant.query_params]
     return own + [name for one in dependant.dependencies for name in _names(one)]
 

@@ -1,7 +1,8 @@
-"""Asks every process for its counters at intervals, and keeps their growth in the ring.
+"""Asks every process of the cluster for its counters at intervals, and keeps how much they grew in the gateway's memory
+of a day (`core.rate_ring`).
 
-Every five seconds while somebody looks at rates, each minute otherwise. It imports nothing of the web framework: in
-`oncelog up` it begins with the process, long before the first client of the gateway.
+It asks every five seconds while somebody looks at rates, each minute otherwise. It imports nothing of the web
+framework: in `oncelog up` it begins with the process, long before the first client of the gateway.
 """
 
 import asyncio
@@ -42,7 +43,7 @@ Answer = DescribeProcessResponse | str
 
 
 class TopicRate(NamedTuple):
-    """Rates of one topic, a second."""
+    """How many records and bytes of one topic are written and read each second."""
 
     records_in: float
     bytes_in: float
@@ -55,7 +56,9 @@ NO_RATE: Final = TopicRate(0.0, 0.0, 0.0, 0.0)
 
 
 class RateRecorder:
-    """Records rates. `start` begins to ask; `touch` says that somebody looks at them."""
+    """Reads the counters of all processes in the background. `start` begins that; `touch` says that somebody looks at
+    rates, so it reads more often for two minutes.
+    """
 
     def __init__(self, metadata: MetadataFollower, directory: Directory, clock: Clock) -> None:
         self._metadata = metadata
@@ -96,8 +99,8 @@ class RateRecorder:
             self._wake.set()
 
     def topic_rates(self) -> tuple[Mapping[str, TopicRate], int]:
-        """Return the rates of the last minute by topic, and over how many milliseconds they are; 0: there are no two
-        readings yet.
+        """Return the rates of the last minute by topic, and how many milliseconds they are taken over. It is 0 before
+        the second reading.
         """
         if not self._recent:
             return {}, 0
@@ -132,7 +135,7 @@ class RateRecorder:
         return touched_ms is not None and self._clock.now() - touched_ms < WATCHED_FOR_MS
 
     async def read(self) -> None:
-        """Ask all processes once, and record their answers."""
+        """Ask all processes once, and add their answers to the rings."""
         answers = await self._asked()
         now = self._clock.now()
         before, longest_ms = self._read_ms, round(self._interval_ms * _LATE_FACTOR)
@@ -178,8 +181,8 @@ class RateRecorder:
             self.ring.add_reading("cpu", used.since_ms, now, used.by)
 
     def _expected(self, told: Iterable[str], role: str) -> set[str]:
-        """Return the processes that must answer before this role's counters are known. A silent process of an older
-        version is not waited for.
+        """Return the names of the processes whose answers are needed before this role's counters can be added up.
+        Processes of an older version that cannot answer are not among them.
         """
         silent = [name for name, why in self.silent.items() if why != OLDER]
         return {name for name in (*told, *silent) if name.startswith((f"{role} ", "node "))}
@@ -201,8 +204,8 @@ class RateRecorder:
             self.ring.add_reading("markers", before, now, {"markers": (sum(queued),)})
 
     async def _take_groups(self, now: int) -> None:
-        """Read the levels of groups when they are due. This costs more than the rest: offsets of all groups, and the
-        ends of their partitions.
+        """Record the lags of consumer groups if that is due. They are read less often than the rest, because it takes
+        the offsets of all groups and the ends of their partitions.
         """
         if self.read_groups is None:
             return
@@ -231,7 +234,7 @@ class RateRecorder:
             self._recent.popleft()
 
     async def _asked(self) -> dict[str, Answer]:
-        """Return the answers by the name of the process."""
+        """Return what each process answered, or why it did not, by the name of the process."""
         asked: dict[str, ProcessStub | None] = {}
         for node_id, node in sorted(self._metadata.image.nodes.items()):
             name = process_name(node_id, node.roles)
@@ -254,7 +257,7 @@ class RateRecorder:
 
 
 def process_name(node_id: int, roles: Sequence[int]) -> str:
-    """Return a process's name: `storage 3`, or `node 1` for one with every role."""
+    """Return the name of a process for people: `storage 3`, or `node 1` for one with every role."""
     if len(roles) != 1:
         return f"node {node_id}"
     word = controller_pb2.Role.Name(controller_pb2.Role.ValueType(roles[0]))
@@ -293,8 +296,8 @@ def _topics(told: Mapping[str, DescribeProcessResponse]) -> dict[str, Told]:
 
 
 def _transactions(told: Mapping[str, DescribeProcessResponse]) -> dict[str, Told]:
-    """Return the counters of transactions of each process. A version with other buckets has its transactions counted
-    as ended, without latency.
+    """Return each process's counters of ended transactions, by outcome. A process of a version with other latency
+    buckets counts for the number of transactions, and not for the latency.
     """
 
     def counters(answer: DescribeProcessResponse) -> Counters:

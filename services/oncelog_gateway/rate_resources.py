@@ -1,4 +1,4 @@
-"""Resources of rates over time in REST."""
+"""Pydantic models of REST's answer about rates over time."""
 
 from typing import Literal
 

@@ -1,4 +1,6 @@
-"""Rates and levels over time, from what this gateway has recorded since it started."""
+"""Rates (such as bytes a second) and levels (such as lag) over time, from what this gateway has recorded since it
+started.
+"""
 
 from collections.abc import Mapping
 from functools import partial
@@ -26,7 +28,9 @@ ALL_S: Final = 4.0
 
 
 class Rates:
-    """Rates for pages and REST. Each look keeps the readings close together for a while."""
+    """The recorded rates, for console pages and REST. Asking for the time or for topics' rates makes the recorder read
+    more often for two minutes.
+    """
 
     def __init__(
         self, recorder: RateRecorder, clock: Clock, history: PrometheusHistory | None = None
@@ -38,7 +42,7 @@ class Rates:
         self._looks: dict[str, dict[str, int]] = {}
 
     def record_groups(self, groups: Groups, roles: Roles) -> None:
-        """Begin to record the levels of groups."""
+        """Let the recorder read the lags of consumer groups too. It is called once the objects that read them exist."""
         self._recorder.read_groups = partial(group_levels, groups, roles)
 
     def now(self) -> int:
@@ -52,7 +56,7 @@ class Rates:
 
     @property
     def silent(self) -> Mapping[str, str]:
-        """Processes that did not answer the last reading, and why."""
+        """Why each process that did not answer the last reading was silent, by the name of the process."""
         return self._recorder.silent
 
     @property
@@ -85,21 +89,27 @@ class Rates:
         ]
 
     def looks(self, of: str) -> dict[str, int]:
-        """Return the looks of lines that are named by this kind of thing. They stay as long as the process lives."""
+        """Return the looks (colour and dashes) that charts gave to names of this kind, such as topics, by name. Charts
+        add to it, so a name looks the same in all of them.
+        """
         return self._looks.setdefault(of, {})
 
     def coarse(self, span: Span) -> list[bool]:
-        """Return for each step whether one reading covers more time than the step lasts."""
+        """Return for each step whether one reading covers much more time than the step, so that its course
+        is not known.
+        """
         return self._recorder.ring.coarse(*span)
 
     def line(self, family: str, name: str, span: Span, called: str) -> list[Line]:
-        """Return the line of this name, renamed to `called`. Empty if the name shares a line with others."""
+        """Return the line of this name, renamed to `called`, as a list of one. The list is empty if the name has no
+        line of its own.
+        """
         return [one._replace(name=called) for one in self.lines(family, span) if one.name == name]
 
 
 async def group_levels(groups: Groups, roles: Roles) -> GroupLevels:
-    """Return what each group has not read, for groups whose partitions are all known. Groups of silent coordinators
-    are left out.
+    """Return by group how many offsets it can read and how many an open transaction holds back. Groups with a partition
+    that is not known are left out, and so are groups whose coordinator is silent.
     """
     with time_budget(CALL_S, ALL_S):
         known, _ = await groups.known(GROUPS_READ_MAX)

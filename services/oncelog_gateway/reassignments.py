@@ -1,4 +1,4 @@
-"""Reassignments: partitions that change their replicas, as REST shows, begins and cancels that."""
+"""Partition reassignments as REST shows, begins and cancels them."""
 
 from collections.abc import Mapping, Sequence
 
@@ -21,8 +21,8 @@ from oncelog_gateway.roles import Roles
 
 
 class Reassignments:
-    """Lists reassignments from the image and changes them through the controller. Every change is audited. Methods
-    raise KafkaError.
+    """Lists reassignments from the metadata image, and changes them through the controller. Every change is audited.
+    Methods raise KafkaError.
     """
 
     def __init__(self, roles: Roles, audit: AuditLog) -> None:
@@ -56,7 +56,9 @@ class Reassignments:
         return self._result(wanted, failures, attempt.audit_id)
 
     async def cancel(self, operator: Operator, topic: str, partition: int | None) -> ReassignResult:
-        """Cancel reassignments. The replicas that were being added are dropped, and none is removed."""
+        """Cancel the reassignment of a partition, or of all partitions of a topic if `partition` is None. The replicas
+        that were being added are dropped; the others stay.
+        """
         target = {"topic": topic, "partition": partition}
         async with self._audit.attempt(operator, "cancel_reassignment", target) as attempt:
             wanted: dict[Partition, Sequence[int]] = {
@@ -86,7 +88,7 @@ class Reassignments:
         return chosen
 
     async def _ask(self, wanted: Mapping[Partition, Sequence[int]]) -> dict[Partition, KafkaError]:
-        """Reassign the partitions and return the failures. Raises the first one when all failed."""
+        """Reassign the partitions, and return the error of each that failed. Raises the first one when all failed."""
         failures = await self._roles.reassign(wanted)
         if len(failures) == len(wanted):
             raise next(iter(failures.values()))

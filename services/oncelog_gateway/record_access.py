@@ -1,8 +1,9 @@
-"""Decides who may read the records of a topic (ADR 0049).
+"""Decides who may read the records of a topic through the gateway, and who may write them (ADR 0049).
 
-ACLs decide where a listener checks them, or where somebody made one. Without them, everybody who reaches a gateway
-without a login reads. Behind a login it is the role admin alone: a viewer's older token opened no record.
-A listener that checks ACLs publishes its authorizer, as Kafka's `authorizer.class.name`. So every gateway knows.
+ACLs decide if a listener checks them, or if any exists. Otherwise, at a gateway without a login everybody reads. At one
+with a login only the role admin does: a viewer's token may be older than this feature, and was not given for reading
+records. A listener that checks ACLs publishes its authorizer as Kafka's setting `authorizer.class.name`. By this every
+gateway knows of it.
 """
 
 from collections.abc import Iterator
@@ -27,14 +28,18 @@ needs no ACL.
 
 
 class Way(NamedTuple):
-    """One way to let a caller read, and the command for it."""
+    """One way in which this caller can be allowed to read or write the topic, and the command for it. It is part of a
+    refusal's text.
+    """
 
     what: str
     command: str
 
 
 class RecordsClosedError(KafkaError):
-    """The refusal TOPIC_AUTHORIZATION_FAILED, with what opens the topic's records to this caller."""
+    """The caller may not read or write the topic's records: TOPIC_AUTHORIZATION_FAILED. `ways` says what would allow
+    it.
+    """
 
     def __init__(self, why: str, ways: tuple[Way, ...]) -> None:
         super().__init__(
@@ -55,7 +60,9 @@ class RecordAccess:
     def check(
         self, caller: Caller | None, address: str, topic: str, operation: Operation = Operation.READ
     ) -> str:
-        """Return why this caller may read, or write. Raises RecordsClosedError with the commands that let it."""
+        """Return the reason why this caller may read the topic's records, or write them. Raises RecordsClosedError,
+        with the commands that would allow it, if the caller may not.
+        """
         is_anonymous = caller is None or caller is ANONYMOUS
         if caller is not None and not is_anonymous and caller.role is Role.ADMIN:
             return f"{caller.name} has the role admin, to which every topic is open"
@@ -84,8 +91,8 @@ class RecordAccess:
         )
 
     def _are_acls_asked(self) -> bool:
-        """True if ACLs decide. They do also where ACLs exist but no listener is known now: they were made to close
-        something.
+        """True if ACLs decide who reads records. They do if a listener that checks ACLs is registered, or if any ACL
+        exists. An ACL was made to close something, even while no such listener runs.
         """
         image = self._metadata.image
         return bool(image.security.acls) or any(
@@ -127,8 +134,8 @@ class RecordAccess:
 
 
 def principal_of(caller: Caller | None) -> Principal:
-    """Return the principal by which ACLs name a caller: the name that the audit log has. Without a login it is
-    Kafka's ANONYMOUS.
+    """Return the principal for whom a caller's ACLs are made. It is the user of the name that the audit log has, or
+    Kafka's ANONYMOUS without a login.
     """
     if caller is None or caller is ANONYMOUS:
         return NOBODY

@@ -1,4 +1,4 @@
-"""Resources and request bodies of records in REST."""
+"""Pydantic models of records in REST: what answers contain, and the bodies of requests."""
 
 from typing import Annotated, Final, Literal
 
@@ -90,7 +90,9 @@ Base64 = Annotated[str | None, Field(pattern=_BASE64)]
 
 
 def _one_of(*names: str) -> OpenApi:
-    """Return the JSON Schema that allows each of these fields as text or in base64, not both."""
+    """Return a part of a JSON Schema: of each of these fields, the text or the base64 variant may be given,
+    not both.
+    """
     return {
         "allOf": [
             {

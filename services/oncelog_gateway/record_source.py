@@ -1,8 +1,8 @@
-"""Reads one partition for a page: forward from an offset, or backward from it.
+"""Reads one partition for a page of records: forward from an offset, or backward from it.
 
-A page reads at most its bytes, and of each partition at least one batch, so that it always goes on. Going back, a
-partition is read in windows: from some offsets before the place up to it. A window that turns out too large for the
-bytes is made smaller and read again.
+A page has a limit of bytes, and reads at least one batch of each partition, so that it always gets ahead. Backward, a
+partition is read in windows, each a range of offsets that ends where the page stands. If a window is too large for the
+bytes, a smaller one is read instead.
 """
 
 import asyncio
@@ -46,11 +46,11 @@ _OUTCOMES: Final[dict[int, Outcome]] = {
 
 
 class Newest(NamedTuple):
-    """Read backward from the end."""
+    """Begin at the end of each partition, and read backward."""
 
 
 class Oldest(NamedTuple):
-    """Read forward from the beginning."""
+    """Begin at the start of each partition, and read forward."""
 
 
 class FromOffset(NamedTuple):
@@ -58,7 +58,7 @@ class FromOffset(NamedTuple):
 
 
 class FromTime(NamedTuple):
-    """Read forward from the first record that is not older than the timestamp."""
+    """Begin at the first record that is not older than the timestamp, and read forward."""
 
     timestamp_ms: int
 
@@ -68,7 +68,7 @@ Begin = Newest | Oldest | FromOffset | FromTime
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The request for one page of records."""
+    """What one page of records shall show: where it begins, filters and limits."""
 
     begin: Begin = Newest()
     partition: int | None = None
@@ -89,7 +89,7 @@ class Wanted:
 
 @dataclass(slots=True)
 class PageSoFar:
-    """The counts of what a page has read so far."""
+    """What one page has read so far, in all partitions, and what it may still read."""
 
     wanted: Wanted
     bytes_left: int
@@ -110,7 +110,9 @@ class PageSoFar:
 
     @property
     def spent(self) -> int:
-        """Bytes that count against the limit of the page."""
+        """Bytes that the page has used of its limit: those that were fetched, and a sixteenth of the
+        decompressed ones.
+        """
         return self.bytes_read + self.record_bytes // EXPANSION
 
 
@@ -122,7 +124,7 @@ class Found(NamedTuple):
 
 
 class _Last:
-    """Keeps the last `most` records of a window."""
+    """Keeps the last `most` of the records that it is given, for a page that reads backward."""
 
     def __init__(self, most: int) -> None:
         self._found: deque[Seen] = deque(maxlen=most)
@@ -140,7 +142,7 @@ class _Last:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One partition, as this page reads it."""
+    """One partition that a page reads, with the offsets that its leader described when the page began."""
 
     roles: Roles
     partition: Partition
@@ -150,7 +152,9 @@ class Source:
     async def forward(
         self, offset: int, share: int, page: PageSoFar
     ) -> tuple[list[Found], int | None]:
-        """Return at most `share` records, and the offset to go on from. None: the end is reached."""
+        """Return at most `share` records from `offset` on, and the offset where the next page goes on; None: the end is
+        reached.
+        """
         start, end = max(offset, self.known.log_start_offset), end_of(self.known, page.wanted)
         found: list[Seen] = []
         rows: list[Found] = []
@@ -183,8 +187,8 @@ class Source:
     async def backward(
         self, before: int, share: int, page: PageSoFar
     ) -> tuple[list[Found], int | None]:
-        """Return the last `share` records before `before`, and the offset to go on before. None: the log begins
-        there.
+        """Return the last `share` records before the offset `before`, newest first, and the offset before which the
+        next page goes on. None: the start of the log is reached.
         """
         begin = self.known.log_start_offset
         before = min(before, end_of(self.known, page.wanted))
@@ -232,7 +236,8 @@ class Source:
         bytes_max: int,
         keep_record: Callable[[Seen], bool],
     ) -> int:
-        """Give the wanted records to `keep_record`, until it has enough.
+        """Fetch from `start` towards `end`, and call `keep_record` with each record that the page wants. It stops when
+        `keep_record` returns False, or at a limit of bytes.
 
         Returns the offset behind the last record that was looked at.
         """
@@ -285,9 +290,10 @@ class Source:
         return min(position, end)
 
     async def _decided(self, found: Sequence[Seen], page: PageSoFar) -> list[Found]:
-        """Return the records with the outcomes that only the leader knows. It is asked once for each transaction.
+        """Return the records with their outcomes. Where the fetch does not tell an outcome, the leader is asked, once
+        for each transaction.
 
-        Records whose outcome is not wanted are left out.
+        Records whose outcome is not wanted are left out, and counted.
         """
         stable = self.known.last_stable_offset
         first: dict[Transaction, int] = {}
@@ -320,7 +326,7 @@ def end_of(one: storage_pb2.PartitionDescription, wanted: Wanted) -> int:
 
 
 def _is_wanted(seen: Seen, page: PageSoFar) -> bool:
-    """True if the page is to show the record. Counts a record that it does not show."""
+    """True if the page shall show the record. If not, adds it to the page's count of records that are not shown."""
     wanted = page.wanted
     if seen.outcome == "marker" and (wanted.is_committed_only or not wanted.are_markers_wanted):
         page.markers += 1
@@ -346,7 +352,9 @@ def _as_many_as_fit(found: Iterable[Seen], page: PageSoFar) -> list[Seen]:
 
 
 def content_size(seen: Seen, of_each: int | None = None) -> int:
-    """Return the bytes of key, value and headers' values, with at most `of_each` of each."""
+    """Return how many bytes the key, the value and the headers' values have. With `of_each`, each of them counts for at
+    most so many.
+    """
     record = seen.record
     sizes = [len(one) for one in (record.key, record.value) if one is not None]
     sizes += [len(value) for _, value in record.headers if value is not None]

@@ -1,4 +1,6 @@
-"""One record's fate, as its leader and the coordinators tell it: is the record committed?"""
+"""Answers what became of one record: committed, aborted or open. The partition's leader and the
+coordinators are asked.
+"""
 
 from typing import Final, Literal
 
@@ -79,8 +81,8 @@ async def record_status(
     partition: Partition,
     offset: int,
 ) -> RecordStatus:
-    """Return the fate of a record. Raises KafkaError when the leader does not answer; a silent coordinator only
-    leaves names out.
+    """Return what became of the record at an offset, such as committed or open. Raises KafkaError when the leader does
+    not answer; if a coordinator is silent, only names are missing.
     """
     found = await roles.describe_record(partition, offset)
     holder = None

@@ -1,8 +1,9 @@
 """Writes one record for an operator: by itself, or in a transaction of its own that commits or aborts.
 
-Kafka's newest protocol (TV2) is spoken: the leader adds the partition to the transaction. There is one transaction at a
-time, and one transactional.id for each start of a gateway. A write without an answer is not tried again: nobody could
-tell whether it is there twice. Its transaction ends by the coordinator's time-out then.
+It speaks Kafka's newest transaction protocol (TV2), in which the leader adds the partition to the transaction. It has
+one transaction at a time, and a new transactional.id with each start of a gateway. A write without an answer is not
+tried again, because nobody could tell whether it is there twice. Its transaction then ends by the coordinator's
+timeout.
 """
 
 import asyncio
@@ -78,7 +79,7 @@ class RecordWriter:
     async def write(
         self, operator: Operator, topic: str, asked: WriteRecordRequest
     ) -> WrittenRecord:
-        """Write one record. Raises KafkaError. The audit log has the sizes, and not the content."""
+        """Write one record. Raises KafkaError. The audit log has the sizes of key and value, not their content."""
         record = _record_of(asked, self._clock.now())
         target = {
             "topic": topic,
@@ -109,12 +110,12 @@ class RecordWriter:
         )
 
     async def refused(self, operator: Operator, topic: str, error: KafkaError) -> None:
-        """Write both lines of the audit log for a write that its caller may not do."""
+        """Write both audit lines for a record that the caller was not allowed to write."""
         await self._audit.refused(operator, {"action": "produce", "topic": topic}, error)
 
     def _partition_of(self, topic: str, number: int | None, record: Record) -> Partition:
-        """Return the partition to write to: for a key the one that a Java producer chooses, without one any that has
-        a leader.
+        """Return the partition to write to. With a key it is the one that a Java producer would choose, without one any
+        partition that has a leader.
         """
         found = self._roles.topic(topic)
         if found.internal:
@@ -197,7 +198,9 @@ class RecordWriter:
 
 
 async def _or_unknown(work: Awaitable[T]) -> T:
-    """Await the work. Raises KafkaError(REQUEST_TIMED_OUT) where the work may be done and no answer says so."""
+    """Await a write and return its result. If it fails in a way that leaves open whether the record was written,
+    KafkaError(REQUEST_TIMED_OUT) is raised, which says so.
+    """
     try:
         return await work
     except KafkaError as error:
@@ -210,8 +213,8 @@ async def _or_unknown(work: Awaitable[T]) -> T:
 
 
 async def _until_settled(call: Callable[[], Awaitable[T]]) -> T:
-    """Repeat a request that the coordinator refuses while markers of the transaction before are on their way, or
-    while its shard moves.
+    """Send a request, and repeat it for a while if the coordinator refuses it for now. It does while markers of the
+    last transaction are on their way, or its shard moves.
     """
     for _ in range(TRIES_MAX - 1):
         try:

@@ -1,4 +1,6 @@
-"""Reads the records of a topic, a page at a time, as a consumer would: with fetches that wait for nothing."""
+"""Reads the records of a topic for REST and the console, a page at a time. It fetches as a consumer does, but waits for
+no new records.
+"""
 
 import heapq
 from collections.abc import Mapping, Sequence
@@ -46,7 +48,7 @@ class Records:
         self.pace = Pace()
 
     async def page(self, topic: str, wanted: Wanted) -> RecordPage:
-        """Return a page of records. Raises KafkaError, with the value and the way out."""
+        """Return a page of records. Raises KafkaError, whose text says what to change."""
         # Pages that come one upon another pay for those before.
         await self.pace.spent(0.0)
         numbers = self._partitions(topic, wanted)
@@ -107,7 +109,9 @@ class Records:
         )
 
     def _partitions(self, topic: str, wanted: Wanted) -> Sequence[int]:
-        """Return the partitions to read. Raises KafkaError."""
+        """Return the numbers of the partitions that the page reads: those of the cursor, the one that is named, or all.
+        Raises KafkaError for one that does not exist, and for too many.
+        """
         if wanted.partition is not None:
             self._roles.leader_of(Partition(topic, wanted.partition))
         every = [one.partition for one in self._roles.topic(topic).partitions]
@@ -136,7 +140,9 @@ class Records:
         wanted: Wanted,
         known: dict[int, storage_pb2.PartitionDescription],
     ) -> Reading:
-        """Return where this page begins. Raises KafkaError."""
+        """Return the offset in each partition where this page begins, from the cursor or from `wanted.begin`. `known`
+        has the partitions whose leaders answered. Raises KafkaError.
+        """
         if wanted.cursor is not None:
             return Reading.of_cursor(wanted.cursor)
         begin = wanted.begin

@@ -1,4 +1,6 @@
-"""Counts the records after an offset: those that a read_committed consumer gets, aborted ones, and markers."""
+"""Counts what lies after an offset of a partition: records that a read_committed consumer gets, aborted records, and
+markers. Used for the lag of groups.
+"""
 
 from typing import Final
 
@@ -21,7 +23,9 @@ class RecordsBehind:
     async def count(
         self, partition: Partition, offset: int, end: int, bytes_max: int = BYTES_MAX
     ) -> Behind | None:
-        """Count from `offset` to `end`, or to the last stable offset. None: the leader could not be read."""
+        """Count from `offset` up to `end`, or to the last stable offset if that is smaller, and read at most
+        `bytes_max`. Returns None if the leader could not be read.
+        """
         records = aborted = markers = 0
         position, left = offset, bytes_max
         while position < end and left > 0:

@@ -1,7 +1,7 @@
-"""Evacuating and balancing storage nodes over REST, one step a request; every step is audited.
+"""Evacuates and balances storage nodes for REST, one step a request; every step is audited.
 
-A step plans from the image and begins what there is room for. Nothing is kept here between two steps, so any gateway
-may be asked next, also one that was restarted.
+Each step plans anew from the metadata image, and begins as many moves as fit. Nothing is kept between two steps, so any
+gateway may take the next one, even after a restart.
 """
 
 import asyncio
@@ -96,7 +96,9 @@ class ReplicaMoves:
     async def _begin(
         self, moves: Sequence[Move], in_motion_max: int
     ) -> tuple[list[Move], dict[Partition, KafkaError]]:
-        """Begin the moves that copy first. The order of replicas is settled when no copy is left to be begun."""
+        """Begin as many moves as fit, those that copy data first. Once no such move is left, it reorders replicas,
+        which decides the preferred leaders. Returns the moves that were begun, and the errors of the others.
+        """
         copies = [move for move in moves if move.copies]
         room = max(0, in_motion_max - _under_way_count(self._roles.image))
         chosen = copies[:room] if copies else moves[:REORDERS_MAX]

@@ -23,7 +23,9 @@ _SHOWN_HOST_LENGTH_MAX: Final = 100
 
 
 class RequestGuard:
-    """Counts every request by its route and refuses requests that no route may see. It buffers nothing."""
+    """Counts every request by its route, and refuses requests with a foreign Host or Origin and those beyond the limit.
+    It buffers nothing.
+    """
 
     def __init__(self, app: ASGIApp, metrics: Metrics, settings: GatewaySettings) -> None:
         self._app = app
@@ -58,8 +60,8 @@ class RequestGuard:
             self._metrics.count_request(method, route, status, time.monotonic() - started)
 
     async def _work(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on. Only so many are worked on at once that connections remain for `/health`, which is
-        always answered.
+        """Pass the request on, but only so many at the same time. So connections remain for `/health`, which is always
+        answered.
         """
         if scope["path"] == HEALTH_PATH:
             await self._app(scope, receive, send)
@@ -95,8 +97,8 @@ class RequestGuard:
 
 
 def _is_from_another_site(scope: Scope, host: bytes) -> bool:
-    """True if a browser sends the request for a page that is not ours. Where nobody logs in, only the browser can
-    tell.
+    """True if a browser sends this request for a page of another site. Where nobody has to log in, only the browser's
+    headers tell.
     """
     if scope["method"] in READING_METHODS:
         return False

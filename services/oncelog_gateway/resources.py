@@ -1,4 +1,4 @@
-"""Models of REST's resources, one for each. Times are milliseconds; `null` means "none" or "not known"."""
+"""Pydantic models that REST's routes share. Times are milliseconds; `null` means "none" or "not known"."""
 
 from collections.abc import Callable, Sequence
 from typing import Annotated, Final, Literal, TypedDict, TypeVar
@@ -29,7 +29,7 @@ RowT = TypeVar("RowT")
 
 
 def known_or_none(value: int | None) -> int | None:
-    """Return the value, or None for Kafka's -1: that is null in REST."""
+    """Return the value, but None for -1, by which Kafka says "not known". REST writes None as null."""
     return value if value is not None and value >= 0 else None
 
 
@@ -46,10 +46,10 @@ _ABSENT: Final = object()
 
 
 def resource_of(kind: type[ResourceT], source: object, /, **given: object) -> ResourceT:
-    """Return the resource with the fields that are given. The others come from the attributes of the same names in
-    `source`, a role's answer.
+    """Return a model of this kind, with the `given` fields. The other fields are copied from attributes of the same
+    names of `source`, a role's answer.
 
-    A field that neither has needs a default. Declare it `KnownOrNone` where the answer says -1 for "not known".
+    A field that is in neither needs a default. Declare it `KnownOrNone` where the answer says -1 for "not known".
     """
     for name in kind.model_fields:
         if name not in given and (found := getattr(source, name, _ABSENT)) is not _ABSENT:
@@ -119,8 +119,8 @@ def paged(
     paging: PageRequest,
     failures: Sequence[KafkaError] = (),
 ) -> tuple[list[RowT], PageFields]:
-    """Return the rows of this page, and the fields of `Page` for its constructor. Raises KafkaError for an invalid
-    cursor.
+    """Return the rows of the requested page, and the fields that a `Page` has besides its rows. Raises KafkaError for
+    an invalid cursor.
     """
     page, next_cursor = page_of(rows, key, paging)
     incomplete = [failure_of(failure) for failure in failures]

@@ -1,4 +1,4 @@
-"""Converts the answers of coordinators and partition leaders about transactions into the core's types."""
+"""Converts what coordinators and partition leaders answer about transactions into the types of `core`."""
 
 from typing import Final
 
@@ -19,7 +19,7 @@ TWO_PHASE_TIMEOUT_MS: Final = 2**31 - 1
 
 
 def coordinated(description: coordinator_pb2.TransactionDescription) -> CoordinatedTransaction:
-    """Return a coordinator's answer as the core reads it."""
+    """Return a coordinator's description of a transaction as the core's type."""
     return CoordinatedTransaction(
         transactional_id=description.transactional_id,
         state=description.state,
@@ -32,8 +32,8 @@ def coordinated(description: coordinator_pb2.TransactionDescription) -> Coordina
 
 
 def is_two_phase(one: coordinator_pb2.TransactionDescription) -> bool:
-    """True if the transaction is two-phase. One that was kept for a new producer is, whatever timeout that producer
-    asked for (KIP-939).
+    """True if the transaction is two-phase (KIP-939). A prepared one that a new producer took over counts too, whatever
+    timeout that producer asked for.
     """
     return one.transaction_timeout_ms == TWO_PHASE_TIMEOUT_MS or one.HasField("owner_producer_id")
 

@@ -1,8 +1,8 @@
 """Calls to the other roles: which node to ask, for how long, and what its silence means.
 
-The gateway keeps nothing: every answer is put together from the metadata image and from what partition leaders and
-coordinators say at this moment. A call that gets no answer in time becomes REQUEST_TIMED_OUT. A node that is not known
-becomes a failure of what it leads, and the rest is still shown.
+The gateway stores nothing: every answer is made from the metadata image (its copy of the cluster's metadata) and from
+what partition leaders and coordinators say at this moment. A call without an answer in time becomes REQUEST_TIMED_OUT.
+If a node's address is not known, what it leads is named as failed, and the rest is still shown.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +33,7 @@ ListingT = TypeVar(
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Transactions of every coordinator that answered, and the failures of those that did not."""
+    """The transactions of every coordinator that answered, and the failures of those that did not."""
 
     transactions: tuple[coordinator_pb2.TransactionDescription, ...]
     failures: tuple[KafkaError, ...]
@@ -42,7 +42,9 @@ class Listing:
 
 
 class Roles(LeaderCalls):
-    """The roles of one cluster, found through the image and the directory. Every method raises KafkaError."""
+    """Sends requests to the other roles of the cluster. Their nodes are found in the metadata image, and their
+    addresses in the directory. Every method raises KafkaError.
+    """
 
     # -------------------------------------------------------------------------------------------- coordinators
 
@@ -56,8 +58,8 @@ class Roles(LeaderCalls):
         id_pattern: str = "",
         most_urgent: int = 0,
     ) -> Listing:
-        """Return the transactions of all coordinators; with `most_urgent`, that many of each. A silent coordinator is
-        a failure in the listing; only a refused filter raises.
+        """Return the transactions of all coordinators. With `most_urgent`, each coordinator gives only its so many most
+        urgent ones. A silent coordinator is a failure in the result; only a refused pattern raises.
         """
         request = coordinator_pb2.ListTransactionsRequest(
             state_filters=states,
@@ -89,7 +91,9 @@ class Roles(LeaderCalls):
         method: Callable[[TransactionCoordinatorStub], Unary[RequestT, ListingT]],
         request: RequestT,
     ) -> tuple[list[ListingT], list[KafkaError]]:
-        """Return the answers of all coordinators of transaction shards, and the failures of those that gave none."""
+        """Send a request to all transaction coordinators. Return their answers, and the failures of those that gave
+        none.
+        """
         owners = self._transaction_owners()
 
         async def listing_of(node_id: int) -> ListingT:
@@ -121,8 +125,8 @@ class Roles(LeaderCalls):
     async def describe_transaction(
         self, transactional_id: str
     ) -> coordinator_pb2.TransactionDescription:
-        """Return what the coordinator of its shard says of a transaction. Raises
-        KafkaError(TRANSACTIONAL_ID_NOT_FOUND) when the coordinator does not know the id.
+        """Return the description of a transaction by its coordinator. Raises KafkaError(TRANSACTIONAL_ID_NOT_FOUND)
+        when the coordinator does not know the id.
         """
         stub = self._coordinator_of(transactional_id)
         request = coordinator_pb2.DescribeTransactionsRequest(transactional_ids=[transactional_id])
@@ -140,8 +144,8 @@ class Roles(LeaderCalls):
         )
 
     async def terminate(self, transactional_id: str, start_time_ms: int | None) -> None:
-        """Let the coordinator fence the producer and abort its transaction. With `start_time_ms` only the one that
-        began then is aborted.
+        """Let the coordinator fence the producer and abort its transaction. With `start_time_ms`, only a transaction
+        that began at that time is aborted.
         """
         stub = self._coordinator_of(transactional_id)
         request = coordinator_pb2.ForceTerminateTransactionRequest(
@@ -157,7 +161,9 @@ class Roles(LeaderCalls):
     async def complete_prepared(
         self, transactional_id: str, producer_id: int, producer_epoch: int, *, is_commit: bool
     ) -> None:
-        """Let the coordinator commit or abort exactly this two-phase transaction, and fence its producer."""
+        """Let the coordinator commit or abort a two-phase transaction, and fence its producer. It refuses if the
+        transaction has another producer id or epoch.
+        """
         stub = self._coordinator_of(transactional_id)
         request = coordinator_pb2.CompletePreparedTransactionRequest(
             transactional_id=transactional_id,
@@ -211,7 +217,7 @@ class Roles(LeaderCalls):
         return [one for answer in answers for one in answer.sinks], failures
 
     async def delete_sink(self, sink: str) -> None:
-        """Delete a sink with what it remembers of its batches. Refused while it is written to."""
+        """Delete a Spark sink, with the record of its committed batches. Refused while a query writes to it."""
         stub = self._coordinator_of(sink)
         request = coordinator_pb2.DeleteSinkRequest(sink=sink)
         answer = await self.call("the coordinator", stub.DeleteSink, request)
@@ -247,7 +253,7 @@ class Roles(LeaderCalls):
     async def describe_marker_queues(
         self, node_id: int
     ) -> Sequence[marker_sender_pb2.DescribeQueuesResponse.Queue]:
-        """Return the queues of the marker sender on this node."""
+        """Return the queues of markers that the marker sender on this node has not yet delivered."""
         try:
             stub = self.directory.marker_sender_on(node_id)
         except KeyError:
@@ -269,7 +275,7 @@ class Roles(LeaderCalls):
         return sorted({shard.coordinator for (kind, _), shard in shards if kind == GROUP})
 
     def coordinator_of_group(self, group_id: str) -> int:
-        """Return the coordinator's node id. Raises KafkaError while the group's shard has no coordinator."""
+        """Return the node id of a group's coordinator. Raises KafkaError while there is none."""
         shard = self.image.shard_for(GROUP, group_id)
         if shard is None or shard.coordinator < 0:
             raise KafkaError(
@@ -284,7 +290,7 @@ class Roles(LeaderCalls):
         method: Callable[[GroupCoordinatorStub], Unary[RequestT, ResponseT]],
         request: RequestT,
     ) -> ResponseT:
-        """Return the answer of the group coordinator on this node."""
+        """Send a request to the group coordinator on this node, and return its answer."""
         try:
             if node_id < 0:
                 raise KeyError(node_id)
@@ -304,7 +310,7 @@ class Roles(LeaderCalls):
     async def ask_controller(
         self, method: Callable[[ControllerStub], Unary[RequestT, ResponseT]], request: RequestT
     ) -> ResponseT:
-        """Return the answer of the active controller."""
+        """Send a request to the active controller, and return its answer."""
         return await self.call("the controller", method(self.directory.controller()), request)
 
     async def describe_controller(self) -> controller_pb2.DescribeControllerResponse:
@@ -313,14 +319,14 @@ class Roles(LeaderCalls):
         return await self.ask_controller(lambda controller: controller.DescribeController, request)
 
     async def drain_node(self, node_id: int, *, cancel: bool) -> None:
-        """Drain a node, or cancel that. Returns once this process's image shows the change."""
+        """Drain a node, or cancel that. Returns once this process's metadata image shows the change."""
         request = controller_pb2.DrainNodeRequest(node_id=node_id, cancel=cancel)
         answer = await self.ask_controller(lambda controller: controller.DrainNode, request)
         raise_for(answer.status.error_code, answer.status.error_message)
         await self.seen(answer.metadata_offset)
 
     async def remove_node(self, node_id: int) -> None:
-        """Remove a node. Returns once this process's image no longer has the node."""
+        """Remove a node. Returns once this process's metadata image no longer has the node."""
         request = controller_pb2.RemoveNodeRequest(node_id=node_id)
         answer = await self.ask_controller(lambda controller: controller.RemoveNode, request)
         raise_for(answer.status.error_code, answer.status.error_message)
@@ -329,8 +335,8 @@ class Roles(LeaderCalls):
     async def reassign(
         self, wanted: Mapping[Partition, Sequence[int]]
     ) -> dict[Partition, KafkaError]:
-        """Reassign partitions and return the refusals. Empty replicas cancel a reassignment. Returns once this
-        process's image shows the rest.
+        """Reassign partitions, and return the error of each that was refused. An empty list of replicas cancels a
+        reassignment. Returns once this process's metadata image shows the others.
         """
         request = controller_pb2.ReassignPartitionsRequest(
             assignments=[
@@ -357,7 +363,9 @@ class Roles(LeaderCalls):
         return failures
 
     async def seen(self, metadata_offset: int) -> None:
-        """Wait until this process's image has reached the metadata offset. Raises KafkaError(REQUEST_TIMED_OUT)."""
+        """Wait until this process's metadata image has reached the offset of a change. Raises
+        KafkaError(REQUEST_TIMED_OUT).
+        """
         try:
             await self.metadata.wait_until(metadata_offset, self._call_timeout_ms / 1000)
         except TimeoutError:

@@ -1,4 +1,4 @@
-"""Security headers, which every answer has: they say what a browser must not do with it."""
+"""The security headers of every answer, which tell a browser what it must not do with it."""
 
 from collections.abc import Sequence
 from typing import Final

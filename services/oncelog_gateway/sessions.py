@@ -1,8 +1,8 @@
-"""Sessions of the console: a cookie that the gateway signs, so that no gateway has to remember it.
+"""Sessions of the console: a cookie that the gateway signs, so that no gateway has to store sessions.
 
-The cookie names who logged in and by what, and tells no token. Its key comes from the admin token file, which all
-gateways share, or from chance: then a session is known to one gateway until that ends. An attacker who reads the
-journal cannot make a cookie.
+The cookie names who logged in and by what, and contains no token. The key that signs it is derived from the admin token
+file, which all gateways share. Without that file each gateway draws a key of its own, and only that gateway knows its
+sessions, until it ends. The key is not in the journal, so an attacker who reads the journal cannot make a cookie.
 """
 
 import hmac
@@ -47,8 +47,8 @@ class Sessions:
         return (content + b"." + self._signed(b"session", content)).decode()
 
     def read(self, cookie: str, now: Millis) -> Session | None:
-        """Return the session of a cookie. None: another key signed it, it has ended, or was logged out at this
-        gateway.
+        """Return the session that a cookie holds. None: its signature is wrong, it has expired, or it was logged out at
+        this gateway.
         """
         content, _, signature = cookie.encode("latin-1", "replace").partition(b".")
         if len(cookie) > COOKIE_LENGTH_MAX:
@@ -61,7 +61,9 @@ class Sessions:
         return session
 
     def csrf_token(self, session: Session) -> str:
-        """Return the token that an act of this session must show: a page of another site cannot read it."""
+        """Return the token that each changing request of this session must carry. Only the console's own pages can read
+        it, so another site cannot send such requests.
+        """
         return self._signed(b"csrf", session.session_id.encode()).decode()
 
     def is_csrf_token(self, session: Session, shown: str) -> bool:
@@ -69,7 +71,7 @@ class Sessions:
         return hmac.compare_digest(expected, shown.encode("latin-1", "replace"))
 
     def log_out(self, session: Session, now: Millis) -> None:
-        """End a session at this gateway. The journal tells the other gateways."""
+        """End a session at this gateway. The other gateways learn it from the controller's journal."""
         for one in [one for one, ends in self._logged_out.items() if ends <= now]:
             del self._logged_out[one]
         self._logged_out[session.session_id] = session.expires_ms

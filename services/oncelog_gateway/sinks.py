@@ -1,4 +1,6 @@
-"""Spark sinks as REST shows them: the owner of each, what it committed last, and what is open."""
+"""Spark sinks (exactly-once targets of streams) as REST shows them: the coordinator of each, what it committed last,
+and what is open.
+"""
 
 from oncelog.api.v1 import coordinator_pb2 as pb
 from oncelog_gateway.audit import AuditLog
@@ -24,8 +26,8 @@ class Sinks:
         self._audit = audit
 
     async def page(self, paging: PageRequest) -> SinkPage:
-        """Return a page of sinks in order of name. A silent coordinator is a failure in the page, unless all are
-        silent.
+        """Return a page of sinks in order of name. A coordinator that does not answer is named in the page. Only if
+        none answers, this raises.
         """
         found, failures = await self._roles.list_sinks()
         if failures and not found:
@@ -34,7 +36,9 @@ class Sinks:
         return SinkPage(sinks=[_summary(one) for one in rows], **about)
 
     async def describe(self, sink: str) -> Sink:
-        """Return the sink with its attempts, their branches, and the batches decided last."""
+        """Return a sink with its attempts (tries to write a batch), the branches of each (one for each Spark task), and
+        the batches decided last.
+        """
         answer = await self._roles.describe_sink(sink)
         return resource_of(
             Sink,

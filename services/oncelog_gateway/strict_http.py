@@ -1,9 +1,9 @@
-"""The HTTP connection of h11 without its lenience towards ambiguous requests.
+"""An HTTP parser (h11) that refuses ambiguous requests which h11 itself would accept.
 
-A proxy may read a request whose body has two lengths as another request. A check of headers above the parser may judge
-by the length that does not count.
+If a request gives the length of its body twice, a proxy may read it as another request than the gateway does. A check
+of headers above the parser may then use the length that does not count.
 
-A body has one Content-Length, or there is none. So what arrives is bounded before the first byte of it does.
+So a request has one Content-Length, or no body. Its size is known before the first byte of the body arrives.
 """
 
 import re
@@ -19,21 +19,21 @@ _LENGTH: Final = re.compile(rb"\r\ncontent-length:([^\r]*)", re.IGNORECASE)
 
 
 class UnwantedRequest(h11.RemoteProtocolError):
-    """A request that this gateway does not take. Its text and status are for the client."""
+    """A request that this gateway refuses to read. Its text and status go to the client."""
 
     def __init__(self, status: HTTPStatus, detail: str) -> None:
         super().__init__(detail, error_status_hint=status)
 
 
 class StrictConnection(h11.Connection):
-    """The server's side of a connection, which refuses what h11 would forgive."""
+    """h11's connection on the server's side, which also refuses ambiguous requests."""
 
     def __init__(self, head_bytes_max: int, body_bytes_max: int) -> None:
         super().__init__(h11.SERVER, head_bytes_max)
         self._body_bytes_max = body_bytes_max
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
-        """Return h11's next event. Raises UnwantedRequest for a request that this gateway does not take."""
+        """Return h11's next event, such as a request's head. Raises UnwantedRequest if that request is ambiguous."""
         if self.their_state is not h11.IDLE:
             return super().next_event()
         before = self.trailing_data[0]

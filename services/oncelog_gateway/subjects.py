@@ -1,5 +1,6 @@
-"""Finds what a name stands for: a transactional.id, a producer id, a topic-partition, a group or a Spark sink. It may
-stand for several of them, or for nothing that is known."""
+"""Finds what a name given to `explain` stands for: a transactional.id, a producer id, a topic-partition, a group or a
+Spark sink. It may stand for several of them, or for nothing that is known.
+"""
 
 import asyncio
 from collections.abc import Awaitable
@@ -58,8 +59,8 @@ class Subjects:
         self._history = history
 
     async def named(self, subject: str) -> Named:
-        """Return the kind that a name is of. Raises KafkaError when nothing of this name is known, or when several
-        things are.
+        """Return the kind of thing that has this name. Raises KafkaError when nothing has it, or when several things
+        have.
         """
         lookups: dict[Kind, Awaitable[object]] = {
             "transaction": self._roles.describe_transaction(subject),
@@ -122,14 +123,14 @@ def partition_of(subject: str) -> Partition | None:
 
 
 def producer_id_of(subject: str) -> int:
-    """Return the producer id that a text says. Raises KafkaError when it says none."""
+    """Return the producer id that a text is. Raises KafkaError for a text that is no number."""
     if not subject.isdecimal() or len(subject) > DIGITS_MAX or int(subject) > INT64_MAX:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{subject!r} is no producer id; 1001 is one")
     return int(subject)
 
 
 async def _known(answer: Awaitable[object]) -> bool | None:
-    """True if a role knows the name; None: no role could say."""
+    """Await a role's answer: True if the role knows the name, False if not; None: the role could not say."""
     try:
         await answer
     except KafkaError as error:

@@ -1,7 +1,7 @@
-"""Limits how long one answer for people may wait for the roles: for each call, and for all of them together.
+"""Limits how long one page or explanation may wait for other roles: for each call, and for all calls together.
 
-Every call has the gateway's own timeout. A page and an explanation have less: when a role is frozen, they say so in a
-line and return in time. Calls of the same task and of the tasks that it starts share the time.
+Without this, every call has the gateway's own timeout, which is longer. When a role does not respond, a page says so in
+a line and still returns in time. Calls of a task and of the tasks that it starts share the limit.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ _limit: ContextVar[_Limit | None] = ContextVar("limit", default=None)
 
 @contextmanager
 def time_budget(call_s: float = CALL_S, all_s: float = ALL_S) -> Iterator[None]:
-    """Limit the calls within the block: each waits `call_s` at most, and none goes on after `all_s`. Of two nested
-    budgets, the sooner end counts.
+    """Limit the calls to other roles within the block: each waits `call_s` at most, and none longer than `all_s` after
+    the block's begin. Of two nested limits, the stricter one holds.
     """
     ends_at = asyncio.get_running_loop().time() + all_s
     outer = _limit.get()
@@ -41,7 +41,7 @@ def time_budget(call_s: float = CALL_S, all_s: float = ALL_S) -> Iterator[None]:
 
 
 def wait_s(longest_s: float) -> float:
-    """Return how many seconds a call that starts now may wait."""
+    """Return how many seconds a call that starts now may wait: `longest_s`, or less within a `time_budget`."""
     limit = _limit.get()
     if limit is None:
         return longest_s

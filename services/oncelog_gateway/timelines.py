@@ -1,4 +1,4 @@
-"""Timelines: what happened to a transaction, from the history of this process."""
+"""Timelines: what happened to a transaction, from the events that this process remembers."""
 
 from collections.abc import Sequence
 
@@ -53,8 +53,8 @@ class Timelines:
         self.history = history
 
     async def of_transaction(self, transactional_id: str, limit: int) -> Timeline:
-        """Return the newest `limit` events of a transaction. Raises KafkaError when neither the coordinator nor the
-        history knows the id.
+        """Return the newest `limit` events of a transaction. Raises KafkaError when neither its coordinator nor any
+        remembered event knows the id.
         """
         known = None
         unknown: KafkaError | None = None
@@ -90,8 +90,8 @@ class Timelines:
         )
 
     def events_of(self, transactional_id: str, producer_ids: Sequence[int]) -> list[Event]:
-        """Return the events of a transaction with the holes among them. A hole may hide an event of any transaction
-        that was alive then.
+        """Return the events of a transaction, and the holes among them, which stand for lost events. A lost event may
+        be of any transaction that was alive then.
         """
         events = self.history.of_transaction(transactional_id, producer_ids)
         if not events:

@@ -1,4 +1,4 @@
-"""HTTPS of the gateway: a certificate and a key that are read again when they change."""
+"""The gateway's TLS: a certificate and a key, which are read again when their files change."""
 
 import logging
 from functools import partial

@@ -71,7 +71,9 @@ class Tokens:
         return TokenPage(tokens=[self._shown(Token, one) for one in rows], **about)
 
     async def create(self, operator: Operator, body: CreateTokenRequest) -> CreatedToken:
-        """Create a token. Every gateway knows it once its image shows it."""
+        """Create a token, and return it with its secret. Every gateway accepts it as soon as its metadata
+        image has it.
+        """
         text = PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
         now = self._clock.now()
         token = ApiToken(

@@ -1,4 +1,6 @@
-"""Changes of topics. The controller makes them, this process's image must show them, and the audit log records them."""
+"""Changes topics for REST: the controller makes the change, this process's metadata image must show it, and the audit
+log records it.
+"""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -22,9 +24,9 @@ TopicsAnswerT = TypeVar(
 
 
 class TopicChanges:
-    """Changes topics. Every method raises KafkaError, and returns once this gateway's image shows the change.
+    """Changes topics. Every method raises KafkaError, and returns once this gateway's metadata image shows the change.
 
-    A dry run is asked of the controller like the change itself, and stands in no audit log: nothing can come of it.
+    A dry run is sent to the controller like the change itself. It is not in the audit log, because it changes nothing.
     """
 
     def __init__(self, roles: Roles, audit: AuditLog) -> None:
@@ -91,7 +93,7 @@ class TopicChanges:
         return attempt.audit_id
 
     async def _alter(self, request: pb.AlterConfigsRequest) -> int:
-        """Change configs at the controller and return the metadata offset of the change."""
+        """Send a change of configs to the controller, and return the metadata offset at which it is visible."""
         answer = await self._roles.ask_controller(
             lambda controller: controller.AlterConfigs, request
         )

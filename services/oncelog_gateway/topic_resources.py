@@ -1,4 +1,6 @@
-"""Resources and request bodies of topics in REST. A config has the same name and the same JSON type in both."""
+"""Pydantic models of topics in REST: what answers contain, and the bodies of requests. A config has the same name and
+JSON type in both.
+"""
 
 from collections.abc import Mapping
 from typing import Annotated

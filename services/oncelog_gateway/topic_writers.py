@@ -1,4 +1,4 @@
-"""Reads the newest batches of a topic, to say which producers write to it."""
+"""Finds which producers write to a topic, by the headers of its newest batches."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -34,8 +34,8 @@ class TopicWriters:
         self._transactions = transactions
 
     async def of(self, partitions: Sequence[PartitionStatus]) -> NamedWriters:
-        """Return the writers of those partitions that have the most bytes. A partition whose leader does not answer
-        is left out.
+        """Return the producers of the newest batches, by bytes. Only the largest of these partitions are read, and only
+        those whose leaders answer.
         """
         answering = [one for one in partitions if one.failure is None and one.high_watermark]
         answering.sort(key=lambda one: -(one.size_bytes or 0))

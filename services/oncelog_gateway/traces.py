@@ -1,5 +1,5 @@
-"""Plain ASGI middleware that makes a span for each request that changes something, and for each that comes with a
-`traceparent` (ADR 0028).
+"""Plain ASGI middleware that makes an OpenTelemetry span for each request that changes something, and for each that
+comes with a `traceparent` (ADR 0028).
 
 A request that ends a transaction is in that transaction's trace; its caller, if it has one, is linked.
 """
@@ -16,7 +16,7 @@ _SERVER_ERROR: Final = 500
 
 
 class TracedRequests:
-    """Traces requests behind the guard: a request that the guard refuses has no span."""
+    """Creates spans for requests. It runs behind the access guard, so a request that the guard refuses has no span."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

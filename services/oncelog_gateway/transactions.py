@@ -80,7 +80,7 @@ class TransactionsOpen(NamedTuple):
 
 
 class Transactions:
-    """Reads and ends transactions through the roles. Every attempt to end one is audited."""
+    """Reads transactions from coordinators, and ends them through the roles. Every attempt to end one is audited."""
 
     def __init__(self, roles: Roles, audit: AuditLog, clock: Clock, trace_url: str = "") -> None:
         self._roles = roles
@@ -98,8 +98,8 @@ class Transactions:
         coordinator: int | None = None,
         paging: PageRequest,
     ) -> TransactionPage:
-        """Return a page of transactions by id, of one coordinator if it is given. `min_duration_ms` leaves out closed
-        ones, as Kafka's own filter lets every Empty one pass (facts, ListTransactions). Raises KafkaError.
+        """Return a page of transactions by id, of one coordinator if it is given. With `min_duration_ms` only open ones
+        are returned: Kafka's own filter would let every Empty one pass (facts, ListTransactions). Raises KafkaError.
         """
         listing = await self._roles.list_transactions(
             states=states,
@@ -138,8 +138,8 @@ class Transactions:
         late_only: bool = False,
         two_phase_only: bool = False,
     ) -> TransactionsFound:
-        """Return open transactions first, the oldest first, then the newest. Only shown rows are made: there may be
-        very many. Raises KafkaError for an invalid pattern.
+        """Return the most urgent transactions: open ones, oldest first, then the others, newest first. Rows are made
+        only for those that are shown, as there may be very many. Raises KafkaError for an invalid pattern.
         """
         is_all = late_only or two_phase_only
         listing = await self._roles.list_transactions(
@@ -161,7 +161,7 @@ class Transactions:
         )
 
     async def opened(self, rows_max: int, overdue_max: int) -> TransactionsOpen:
-        """Return the open transactions, and those of them that are open for too long."""
+        """Return the oldest open transactions, the oldest that are open for too long, and the counts of both."""
         listing = await self._roles.list_transactions(states=sorted(OPEN_STATES))
         now = self._clock.now()
         overdue = [
@@ -255,8 +255,8 @@ class Transactions:
         request: TerminateRequest,
         would_read_on: WouldReadOn,
     ) -> TerminateResult:
-        """Let the coordinator fence the producer and abort. Raises KafkaError, also when another transaction is open
-        than the one that was looked at.
+        """Let the coordinator fence the producer and abort its transaction. Raises KafkaError, also if the open
+        transaction is not the one that a dry run showed.
         """
         dry_run = request.dry_run
         target = {"transactional_id": transactional_id, **request.model_dump(exclude_none=True)}
@@ -336,7 +336,7 @@ class Transactions:
     async def abort(
         self, operator: Operator, request: AbortRequest, would_read_on: WouldReadOn
     ) -> AbortResult:
-        """Write an abort marker for a transaction that has no owner. Raises KafkaError with the reason of a refusal."""
+        """Write an abort marker for a transaction that no coordinator owns. Raises KafkaError if that is refused."""
         async with self._audit.attempt(operator, "abort", request.model_dump()) as attempt:
             opened, marker, known = await self._checked(request)
             if request.dry_run:
@@ -368,8 +368,9 @@ class Transactions:
     async def _checked(
         self, request: AbortRequest
     ) -> tuple[OpenTransaction, AbortMarker, tuple[CoordinatedTransaction, ...]]:
-        """Return the transaction and its marker after the interlock: partition, coordinator, partition again
-        (`core.hanging` says why).
+        """Return the transaction that an abort would end, its marker, and what coordinators know of its producer. It
+        reads partition, coordinators and partition again (`core.hanging` says why), and raises if any of them forbids
+        it.
         """
         epoch = request.producer_epoch
         target = AbortTarget(

@@ -1,4 +1,4 @@
-"""Finds the groups that would read on once a transaction has ended, for a dry run of its end."""
+"""For a dry run that would end a transaction: finds the consumer groups that could read on afterwards."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -18,8 +18,8 @@ class WaitingGroups:
         self._groups = groups
 
     async def would_read_on(self, partitions: Sequence[Partition], producer_id: int) -> str:
-        """Return the groups in words, with a comma before them. Empty where no group waits for this producer, as far
-        as is known.
+        """Return as text which groups wait for this producer's transaction in these partitions, such as `, group
+        'billing' would read on`. Empty if none is known to wait.
         """
         looked = await self._partitions.look(partitions[:PARTITIONS_MAX])
         held = [key for key, one in looked.holders.items() if one.producer_id == producer_id]

@@ -1,5 +1,5 @@
-"""The ways in beside the API tokens, and the check that they are enough. It imports little, because `oncelog up`
-imports it at its start.
+"""The ways to log in at the gateway besides API tokens, and the check that nobody comes in without a login by mistake.
+It imports little, because `oncelog up` imports it at its start.
 """
 
 import importlib.util
@@ -16,7 +16,9 @@ log = logging.getLogger("oncelog.gateway")
 
 
 class WaysIn(NamedTuple):
-    """The ways in beside the API tokens."""
+    """The ways to log in besides API tokens: the admin token file and an OIDC provider. None where the settings name
+    none.
+    """
 
     admin_file: AdminTokenFile | None = None
     provider: TokenValidator | None = None
@@ -26,7 +28,9 @@ NO_WAYS_IN: Final = WaysIn()
 
 
 def ways_in(settings: AccessSettings, host: str) -> WaysIn:
-    """Read the files that the settings name. Raises OncelogError for settings that would let everybody in."""
+    """Read the admin token file and the OIDC keys that the settings name, and return them. Raises OncelogError for
+    settings that would let everybody in.
+    """
     if settings.authentication == "loopback" and not is_loopback(host):
         raise OncelogError(
             f"the gateway binds to {host!r}, where others reach it, and nobody would have to log in; set "
@@ -46,7 +50,7 @@ def ways_in(settings: AccessSettings, host: str) -> WaysIn:
 
 
 def _provider(settings: AccessSettings) -> TokenValidator | None:
-    """Return the validator of a provider's tokens; None: no provider is named. Raises OncelogError."""
+    """Return the object that checks an OIDC provider's tokens; None: no provider is named. Raises OncelogError."""
     if not settings.oidc_jwks:
         return None
     # A gateway without a provider needs neither these modules nor their packages.

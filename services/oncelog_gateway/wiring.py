@@ -1,8 +1,8 @@
 """Builds the gateway and serves it on the loop of its process.
 
-Binding the port is all that `start` does. FastAPI and everything behind it is imported in a thread, about half a second
-of CPU and 20 MB; the kernel holds connections meanwhile. A process of its own imports from its start on: nobody waits
-for it, and the first request does not wait long. Beside other roles nothing is imported before a client connects.
+`start` only binds the port. FastAPI and everything behind it is imported in a thread, which takes about half a second
+of CPU and 20 MB. Clients that connect meanwhile wait in the kernel's queue. A gateway in a process of its own begins to
+import at its start. Beside other roles, as under `oncelog up`, nothing is imported before a client connects.
 """
 
 import asyncio
@@ -49,8 +49,8 @@ def build_gateway(
 ) -> "GatewayRole":
     """Return the gateway of one process; it asks other roles through `directory`.
 
-    What other roles of this process count joins its metrics by `read_metrics`, and what they tell is in `history`. One
-    that `waits_for_client` imports nothing before somebody connects.
+    `read_metrics` gives metrics of other roles in this process, and `history` has their events. With `waits_for_client`
+    nothing of the web framework is imported before the first client connects.
     """
     return GatewayRole(
         settings, metadata, directory, SystemClock(), read_metrics, history, waits_for_client
@@ -58,7 +58,9 @@ def build_gateway(
 
 
 class GatewayRole:
-    """The gateway as a role of a process. `start` binds its port; `stop` lets requests in flight end and closes."""
+    """The gateway as a part of a process that can be started and stopped. `start` binds its port; `stop` lets requests
+    that are under way end, then closes.
+    """
 
     def __init__(
         self,
@@ -114,7 +116,7 @@ class GatewayRole:
         self._recorder.start()
 
     async def stop(self) -> None:
-        """Stop the gateway. Raises what ended serving early, if anything did."""
+        """Stop the gateway. Raises the error that ended serving before, if there was one."""
         assert self._listening is not None, "the gateway is not started"
         assert self._serving is not None
         if self._reader is not None:
@@ -146,8 +148,8 @@ class GatewayRole:
         ends = self._ends
 
         class Server(uvicorn.Server):
-            """A uvicorn server without signals, which belong to the process, not to one of its roles. uvicorn looks
-            ten times a second whether it shall end; here it is told.
+            """A uvicorn server that handles no signals, because these belong to the whole process. uvicorn would check
+            ten times a second whether it shall end; this one is told.
             """
 
             @contextmanager
@@ -191,7 +193,7 @@ class GatewayRole:
 
 
 async def _until_somebody_connects(listening: socket.socket) -> None:
-    """Wait until somebody connects. The connection stays with the kernel."""
+    """Wait until the first client connects. The connection is not accepted here: the server does that later."""
     loop = asyncio.get_running_loop()
     connected = asyncio.Event()
     loop.add_reader(listening, connected.set)

@@ -1,8 +1,9 @@
 """Backups of a stopped `oncelog up` or a stopped cluster of one machine: one file, whole or not there (docs/backup.md).
 
-A backup holds metadata and logs together, for neither may be put back without the other (ADR 0027). It is a tar file;
-its last member, the manifest, has every file's size and SHA-256. So a backup that was cut or damaged is refused before
-anything of it is used. After a restore the cluster goes on with producer ids and epochs that nobody can have.
+A backup holds metadata and logs together, for neither may be put back without the other (ADR 0027). It is a tar file.
+Its last member, the manifest, has every file's size and SHA-256. So a backup that was cut or damaged is refused before
+anything of it is used. A restored cluster skips ahead, so that it hands out only producer ids and epochs that no client
+has had.
 """
 
 import asyncio
@@ -45,7 +46,7 @@ class _Fingerprint(TypedDict):
 
 
 class _Manifest(TypedDict):
-    """The last member of a backup: what is in it."""
+    """The JSON of a backup's last member: which files the backup has, and which oncelog made it."""
 
     format: int
     oncelog: str
@@ -56,7 +57,7 @@ class _Manifest(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """The description of a backup that was written or put back."""
+    """What `back_up` or `restore` returns: a summary of the backup for the command to print."""
 
     kind: str
     made_at: str
@@ -67,7 +68,7 @@ class Backup:
 
 
 def back_up(folder: Path, target: Path) -> Backup:
-    """Write the folder of a stopped log into the file `target`. Raises OncelogError."""
+    """Write a backup of the folder of a stopped log into the new file `target`. Raises OncelogError."""
     folder, target = folder.absolute(), target.absolute()
     kind = _kind_of(folder)
     if target.exists():
@@ -89,7 +90,9 @@ def back_up(folder: Path, target: Path) -> Backup:
 
 
 def restore(source: Path, folder: Path) -> Backup:
-    """Put a backup into `folder`, which is not there or empty, ready to be started. Raises OncelogError."""
+    """Unpack a backup into `folder`, which must be empty or not exist. The log can be started there afterwards. Raises
+    OncelogError.
+    """
     folder = folder.absolute()
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -125,8 +128,8 @@ def _kind_of(folder: Path) -> str:
 
 
 def _hold_stopped(stack: ExitStack, folder: Path, kind: str) -> None:
-    """Make sure that no process uses the folder, and that none may until the stack ends. Raises OncelogError if one
-    runs.
+    """Lock a stopped log's folder until the stack ends, so that no process can use it meanwhile. Raises OncelogError if
+    one runs.
     """
     if kind == UP:
         stack.enter_context(DataFolder(folder, is_ephemeral=False))
@@ -146,7 +149,7 @@ def _hold_stopped(stack: ExitStack, folder: Path, kind: str) -> None:
 
 
 def _postmaster(data: Path) -> int:
-    """Return the process id of a running server; 0 if none runs."""
+    """Return the process id of the Postgres that runs on this data; 0 if none does."""
     try:
         pid = int((data / "postmaster.pid").read_text().splitlines()[0])
         os.kill(pid, 0)
@@ -194,8 +197,8 @@ def _write(folder: Path, kind: str, partial: Path) -> Backup:
 
 
 def _members(folder: Path) -> Iterator[Path]:
-    """Yield folders and files, each folder before what is in it. Sockets are left out. Raises OncelogError for a
-    link: nothing here makes any.
+    """Yield the folders and files that a backup contains, each folder before what is in it. Sockets are left out.
+    Raises OncelogError for a symbolic link, which nothing of oncelog creates.
     """
     for path in sorted(folder.rglob("*")):
         if path.is_symlink():
@@ -207,7 +210,7 @@ def _members(folder: Path) -> Iterator[Path]:
 
 
 class _Hashed:
-    """Reads a file once, and hashes what was read."""
+    """A file that is read once, and hashed while it is read."""
 
     def __init__(self, read: Callable[[int], bytes]) -> None:
         self._read = read
@@ -237,7 +240,7 @@ def _described(manifest: _Manifest) -> Backup:
 
 
 def _unpack(source: Path, folder: Path) -> Backup:
-    """Unpack every file of the backup, and compare each with the manifest. Raises OSError, OncelogError."""
+    """Unpack every file of the backup, and check each against the manifest. Raises OSError, OncelogError."""
     found: dict[str, _Fingerprint] = {}
     manifest: _Manifest | None = None
     try:
@@ -283,7 +286,9 @@ def _fingerprint(path: Path) -> _Fingerprint:
 
 
 def _go_on(folder: Path) -> None:
-    """Let the restored cluster go on with producer ids and epochs that no client has had."""
+    """Advance the restored cluster's counters in its database, so that it hands out only producer ids and epochs that
+    no client has had.
+    """
     from oncelog_controller.restored import go_on_from_backup
 
     with _database_of(folder) as url:

@@ -1,8 +1,8 @@
 """`python -m oncelog_server.child [FD]`: `oncelog up` for as long as its parent lives (`oncelog.running`).
 
-Its settings are in the environment. Standard input is a pipe that only the parent holds and never writes to. Its end
-means that the parent has ended, in whatever way, and that nobody is left who would stop this process. FD is a socket
-whose other end the parent holds, and asks for faults over it (ADR 0045); without it there are none.
+Its settings are in the environment. Standard input is a pipe that only the parent holds and never writes to. When the
+pipe ends, the parent has ended, in whatever way, and this process stops itself. FD is a socket whose other end the
+parent holds, and over which it asks for faults (ADR 0045). Without it there are none.
 """
 
 import os
@@ -31,7 +31,9 @@ def _end_with_the_parent() -> None:
 
 
 def _faults(descriptor: str) -> "FaultControl":
-    """Return the control of faults over this socket. Raises OncelogError when the descriptor is no socket."""
+    """Return the object that receives requests for faults over this socket. Raises OncelogError when the descriptor is
+    no socket.
+    """
     # Imported late: a log without faults has none of this in it.
     from oncelog_server.faults.control import FaultControl
 

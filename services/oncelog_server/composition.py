@@ -1,8 +1,9 @@
-"""All roles in one process: the same roles as in a cluster, which call each other directly instead of by gRPC.
+"""`oncelog up`: all roles in one process. They are the same roles as in a cluster, but they call each other directly
+instead of by gRPC.
 
-Order matters only here. The controller comes first. Then this node registers, which fences whatever an earlier process
-left behind, and follows the image. Then come storage, marker sender and coordinator, and at last the
-listener. The gateway comes after it, and nobody waits for that. Stopping goes the other way round.
+The order of the starts matters only here. The controller comes first. Then this node registers, which fences whatever
+an earlier process left behind, and follows the metadata. Then come storage, marker sender and coordinator, and at last
+the listener. The gateway comes after it, and nobody waits for that. Stopping goes the other way round.
 """
 
 import asyncio
@@ -48,7 +49,7 @@ STOP_TIMEOUT_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """The addresses of a running process."""
+    """The addresses at which a running `oncelog up` serves Kafka clients and REST."""
 
     bootstrap: str
     gateway: str
@@ -58,7 +59,7 @@ class Addresses:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedLog(Addresses):
-    """The addresses of a running log, with its roles and the failure that may end it."""
+    """A running `oncelog up`: its addresses, its roles, and the failure that may end it."""
 
     roles: "Roles"
     failure: Callable[[], Coroutine[object, object, BaseException]]
@@ -67,7 +68,9 @@ class EmbeddedLog(Addresses):
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """The roles that have metrics, and how they call each other. There is one `/metrics` for all of them."""
+    """The running roles of one process, except the gateway. `metrics` yields the metrics of all of them, for one
+    `/metrics`.
+    """
 
     controller: "ControllerRole"
     storage: "StorageRole"
@@ -107,8 +110,8 @@ async def run_embedded(
     until: Callable[[EmbeddedLog], Coroutine[object, object, None]],
     clock: Clock | None = None,
 ) -> None:
-    """Run every role until `until` returns; their settings are read from `sources`. `on_ready` is called once clients
-    may connect. Storage and coordinator read the time from `clock`; without it, from the system.
+    """Run every role in this process until `until` returns; their settings are read from `sources`. `on_ready` is
+    called once clients may connect. Storage and coordinator read the time from `clock`; without it, from the system.
 
     Raises OncelogError, one line with the way out, when a role cannot start, or cannot go on.
     """
@@ -121,7 +124,7 @@ async def run_embedded(
 async def _until_failed(
     until: Callable[[EmbeddedLog], Coroutine[object, object, None]], log: EmbeddedLog
 ) -> None:
-    """Wait for `until`. Raises what ended the log before it was told to stop."""
+    """Wait until `until` returns. Raises the failure of a role if the log ends before that."""
     stopped = asyncio.create_task(until(log))
     failed = asyncio.create_task(log.failure())
     try:
@@ -138,7 +141,9 @@ async def _until_failed(
 async def embedded_roles(
     settings: EmbeddedSettings, data: Path, sources: Sources, clock: Clock | None = None
 ) -> AsyncIterator[EmbeddedLog]:
-    """Yield the started roles of one node on a claimed data folder."""
+    """Start all roles of one node, and yield them. `data` is a folder that this process has locked. Leaving the block
+    stops them.
+    """
     async with AsyncExitStack() as stack:
         controller_role = await _controller(stack, settings, data, sources)
         controller = DirectStub(controller_role.servicer)
@@ -194,7 +199,7 @@ async def _controller(
 
 
 def _configs(settings: EmbeddedSettings, data: Path, sources: Sources) -> dict[str, str]:
-    """Return the settings of every role, under Kafka's names."""
+    """Return the settings of every role under Kafka's names, as a client reads them with DescribeConfigs."""
     from oncelog_coordinator.settings import CoordinatorSettings
     from oncelog_listener.settings import ListenerSettings
     from oncelog_storage.settings import StorageSettings
@@ -358,8 +363,8 @@ async def _start_listener(
 
 
 def _gateway_port_too(settings: EmbeddedSettings) -> str:
-    """Return a warning if the gateway's port is in use too. So a user who chooses another port for Kafka is not
-    refused again for that one.
+    """Return a warning for the error that Kafka's port is in use: the gateway's port is in use too. So a user who
+    chooses another Kafka port does not fail again. Empty if the port is free.
     """
     try:
         with socket.create_connection((settings.host, settings.gateway_port), 1.0):

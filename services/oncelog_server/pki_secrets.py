@@ -1,7 +1,8 @@
-"""Certificates of a release in Kubernetes, made as `oncelog pki` makes them, and kept in Secrets.
+"""Makes the TLS certificates of a Helm release in Kubernetes, as `oncelog pki` makes them, and keeps them in Secrets.
 
 The CA is the Secret <prefix>-ca. Each identity is <prefix>-<name>-tls with tls.crt, tls.key and ca.crt, as cert-manager
-has them. A certificate stays while the CA signed it, it has these names, and more than a third of its time is left.
+has them. A certificate is made anew if another CA signed it, if its names differ, or if less than a third of its time
+is left.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from oncelog_server.kube_secrets import OPAQUE, TLS, Secrets
 
 
 class Wanted(NamedTuple):
-    """One part of the release that needs a certificate, and the names under which it is reached."""
+    """A certificate that a part of the release needs, with the host names at which that part is reached."""
 
     name: str
     hosts: tuple[str, ...]
@@ -26,8 +27,8 @@ class Wanted(NamedTuple):
 def keep_certificates(
     secrets: Secrets, prefix: str, identities: Sequence[Wanted], days: int
 ) -> list[str]:
-    """Make the certificates that are missing or end soon, and keep them in Secrets. Returns the Secrets that were
-    written. Raises OncelogError.
+    """Make the certificates that are missing, outdated or end soon, and write them into Secrets. Returns the names of
+    the Secrets that were written. Raises OncelogError.
     """
     written = []
     with tempfile.TemporaryDirectory() as name:
@@ -55,7 +56,9 @@ def keep_certificates(
 
 
 def _take_authority(secrets: Secrets, name: str, folder: Path) -> bool:
-    """Put the CA into the folder, and make it if there is none. True: it is a new one."""
+    """Write the CA's files from its Secret into the folder. If there is no such Secret, a new CA is made. Returns True
+    if it is new.
+    """
     known = secrets.read(name)
     if known is None:
         make_authority(folder)

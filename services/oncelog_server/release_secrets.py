@@ -24,14 +24,16 @@ _ALPHABET: Final = string.ascii_letters + string.digits
 
 
 class Drawn(NamedTuple):
-    """A Secret, with its keys whose values are drawn once."""
+    """A Secret, with those of its keys that get a random value once."""
 
     secret: str
     keys: tuple[str, ...]
 
 
 class Text(NamedTuple):
-    """A key whose value follows from the others: `{password}` stands for the value of the key `password`."""
+    """A key of a Secret whose value is made from other keys: `{password}` in `text` is replaced by the value of the key
+    `password`.
+    """
 
     secret: str
     key: str
@@ -39,7 +41,9 @@ class Text(NamedTuple):
 
 
 def keep_passwords(secrets: Secrets, drawn: Sequence[Drawn], texts: Sequence[Text]) -> list[str]:
-    """Draw the values that are missing, and write them. Returns the Secrets that were made. Raises OncelogError."""
+    """Draw the random values that are missing, make the texts, and write both into the Secrets. Returns the names of
+    the Secrets that were made. Raises OncelogError.
+    """
     made = []
     for secret, keys in drawn:
         known = secrets.read(secret)
@@ -67,9 +71,7 @@ def _values(
 
 
 def _password() -> bytes:
-    """Return a new password of letters and digits. Passwords are part of URLs and of files of settings, where these
-    need no escaping.
-    """
+    """Return a new random password of letters and digits, which need no escaping in URLs and settings files."""
     return "".join(random_secrets.choice(_ALPHABET) for _ in range(PASSWORD_LENGTH)).encode()
 
 

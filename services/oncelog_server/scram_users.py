@@ -1,9 +1,11 @@
-"""The first users of a secured cluster: a Job of the chart tells the controllers what they log in with.
+"""Creates the first SCRAM users of a secured cluster in Kubernetes: a Job of the Helm chart sends them to the
+controllers.
 
     python -m oncelog_server.scram_users FOLDER
 
-Each file of the folder is a user, and its text the password. Nobody can log in before the first user is there, so this
-goes by the listeners' own way: with the certificate of a listener (ONCELOG_NODE_TLS_*), to ONCELOG_NODE_CONTROLLERS.
+Each file of the folder is a user, and its text the password. Nobody can log in before the first user exists. So this
+sends the request that a listener would send, with a listener's certificate (ONCELOG_NODE_TLS_*), to
+ONCELOG_NODE_CONTROLLERS.
 """
 
 import os
@@ -30,7 +32,7 @@ _KAFKA_NUMBERS: Final = {SCRAM_SHA_256: 1, SCRAM_SHA_512: 2}
 
 
 def passwords(folder: Path) -> dict[str, str]:
-    """Return the passwords by user. Raises OncelogError for a file that holds none."""
+    """Return the passwords by user name, from the files of the folder. Raises OncelogError for a file without one."""
     found = {}
     # Kubernetes keeps what it mounts in folders of its own, `..data` and their like.
     for path in sorted(one for one in folder.iterdir() if not one.name.startswith("..")):
@@ -41,7 +43,9 @@ def passwords(folder: Path) -> dict[str, str]:
 
 
 def requests_of(users: Mapping[str, str]) -> Iterator[pb.AlterUserScramCredentialsRequest]:
-    """Yield one request for each mechanism: a user may be only once in a request."""
+    """Yield the requests that create these users, one for each SCRAM mechanism, because a user may be only once in a
+    request.
+    """
     for mechanism, number in _KAFKA_NUMBERS.items():
         request = pb.AlterUserScramCredentialsRequest()
         for user, password in users.items():
@@ -60,7 +64,7 @@ def requests_of(users: Mapping[str, str]) -> Iterator[pb.AlterUserScramCredentia
 def admit(
     request: pb.AlterUserScramCredentialsRequest, controllers: list[str], tls: MutualTls
 ) -> None:
-    """Send a request to the active controller. A repetition changes nothing.
+    """Send a request that creates users to the active controller. Sending it twice changes nothing.
 
     Raises OncelogError when it is refused, or when no controller is active for a minute.
     """
@@ -76,8 +80,8 @@ def admit(
 
 
 def _ask(address: str, request: pb.AlterUserScramCredentialsRequest, tls: MutualTls) -> str:
-    """Send a request to one controller. Returns empty text when it is done, else why another must be asked. Raises
-    OncelogError when it is refused.
+    """Send a request to one controller. Returns empty text when it is done, else why the next controller must be tried.
+    Raises OncelogError when the request is refused.
     """
     with open_blocking_channel(address, tls) as channel:
         alter = PlainStub(channel, CONTROLLER).AlterUserScramCredentials

@@ -1,4 +1,4 @@
-"""The settings of `oncelog up` and `oncelog cluster up`. Every other setting belongs to a role."""
+"""The settings of `oncelog up` and `oncelog cluster up` themselves. All other settings belong to the roles."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -60,7 +60,7 @@ class ClusterSettings(BaseSettings):
 
 
 def kinds_of_roles() -> tuple[type[BaseSettings], ...]:
-    """Return the settings classes of every role."""
+    """Return the settings class of every role, to know all settings that exist."""
     # Imported late: most commands need none of them.
     from oncelog_controller.settings import ControllerSettings
     from oncelog_coordinator.settings import CoordinatorSettings
@@ -132,14 +132,16 @@ SET_BY_CLUSTER = {
 
 
 def sources_of_up(flags: Mapping[str, Flag], config: Path | None) -> Sources:
-    """Return the sources of settings for `oncelog up`. Raises OncelogError for a setting that no role reads."""
+    """Return where `oncelog up` reads its settings: flags, environment variables and the file `config`. Raises
+    OncelogError for a setting that no role reads.
+    """
     kinds: tuple[type[BaseSettings], ...] = (EmbeddedSettings, *kinds_of_roles())
     return Sources.of_program(kinds, flags, config, SET_BY_UP)
 
 
 def sources_of_cluster(flags: Mapping[str, Flag], config: Path | None) -> Sources:
-    """Return the sources of settings for `oncelog cluster up`. Raises OncelogError for a setting that no process of a
-    cluster reads.
+    """Return where `oncelog cluster up` reads its settings: flags, environment variables and the file `config`. Raises
+    OncelogError for a setting that no process of a cluster reads.
     """
     from oncelog.process.run import ProcessSettings
     from oncelog.rpc.node_settings import NodeSettings

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 
 def up(settings: EmbeddedSettings, sources: Sources, faults: "FaultControl | None" = None) -> int:
-    """Run until told to stop. Returns the exit code: 0 after a clean stop, 1 when something could not start.
+    """Run `oncelog up` until SIGTERM or Ctrl-C. Returns the exit code: 0 after a clean stop, 1 when something could not
+    start.
 
     Only `oncelog_server.child` gives `faults`: no flag, variable or file does (ADR 0045).
     """

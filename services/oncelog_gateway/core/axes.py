@@ -1,4 +1,4 @@
-"""Axes of pictures: where their marks are, at round times and round values, and how the marks are labelled."""
+"""Axes of the console's pictures: marks at round times and round values, and their labels."""
 
 import math
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ def time_marks(from_ms: int, to_ms: int, marks_max: int = 6) -> tuple[TimeMark, 
 
 
 def shape_of(step_ms: int) -> Shape:
-    """Return the coarsest shape that still tells apart two times which are one step apart."""
+    """Return how finely the times of an axis are written: no finer than two marks that are `step_ms` apart need."""
     if step_ms >= _DAY:
         return "day"
     if step_ms >= _MINUTE:
@@ -57,8 +57,8 @@ def shape_of(step_ms: int) -> Shape:
 
 
 def round_values(largest: float, marks_max: int = 4, *, is_binary: bool = False) -> list[float]:
-    """Return values from 0 on in equal round steps, the last one not below `largest`. Bytes are round in binary
-    units.
+    """Return the marks of a value axis: from 0 on in equal round steps, the last one not below `largest`. With
+    `is_binary` they are round in KiB, MiB and so on.
     """
     if not largest > 0:
         return [0.0, 1.0]
@@ -72,7 +72,7 @@ def round_values(largest: float, marks_max: int = 4, *, is_binary: bool = False)
 
 
 def decades_of(longest_ms: int) -> tuple[Sequence[int], float]:
-    """Return the marks of a logarithmic axis of durations, and the power of ten at its top."""
+    """Return the marks, in milliseconds, of a logarithmic axis of durations, and the base-ten logarithm of its top."""
     marks = [one for one in DECADES_MS if one <= longest_ms] or [DECADES_MS[0]]
     return marks, math.log10(
         next((one for one in DECADES_MS if one > longest_ms), longest_ms)

@@ -1,5 +1,5 @@
-"""Charts of lines over time, as a picture and as a table: which lines are drawn, how they differ without colour, and
-what they say in words.
+"""Charts of rates over time, as a picture and as a table: which lines are drawn, how they differ without colour, and a
+sentence that describes the chart.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -57,7 +57,7 @@ class Chart(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A time span of `count` steps, from `first_ms` on."""
+    """The time that a chart covers: `steps` steps of `step_ms` each, from `first_ms` on."""
 
     first_ms: int
     step_ms: int
@@ -69,7 +69,7 @@ class Span(NamedTuple):
 
 
 def span_until(now_ms: int, minutes: int, step_ms: int) -> Span:
-    """Return the span of the last `minutes` minutes. Its last step is the one that runs now."""
+    """Return the last `minutes` minutes as a `Span`. Its last step is the present one."""
     count = minutes * 60_000 // step_ms
     return Span((now_ms // step_ms - count + 1) * step_ms, step_ms, count)
 
@@ -85,10 +85,11 @@ def chart_of(
     newest: Sequence[Line] | None = None,
     coarse: Sequence[bool] = (),
 ) -> Chart | None:
-    """Return the chart of a family's lines; None: no step is known.
+    """Return the chart of a family's lines, ready for the template. Returns None if no line has a value in any step.
 
-    `looks`: looks that other charts gave to names, so that a name looks the same in all of them. `newest`: lines with
-    finer steps, which tell the present value; the running step of a long one tells only its mean.
+    A look is a line's colour and dashes. `looks` has the looks that other charts gave to names, and new ones are added
+    to it. `newest` has the same lines with finer steps: the value that is shown as the present one is read from them.
+    `coarse` marks the steps that one reading of a much longer time covers.
     """
     shown = [one for one in _shown(found) if any(value is not None for value in one.values)]
     if not shown:
@@ -141,7 +142,9 @@ def chart_of(
 
 
 def _shown(found: Sequence[Line]) -> list[Line]:
-    """Return the largest lines in order of name, and the sum of the others as one line without a name."""
+    """Return the `LINES_MAX` largest lines in order of name. The other lines follow as one line without a name, which
+    is their sum.
+    """
     named = [one for one in found if one.name != OTHERS]
     rest = [one for one in found if one.name == OTHERS]
     if len(named) > LINES_MAX:
@@ -187,7 +190,9 @@ def _y(value: float, top: float) -> float:
 def _drawn(
     values: Sequence[float | None], top: float
 ) -> tuple[tuple[str, ...], tuple[tuple[float, float], ...]]:
-    """Return the strokes and the dots of a line, with each point in the middle of its step."""
+    """Return the parts of a line as SVG points, each point in the middle of its step. Parts of several steps are
+    strokes; parts of one step are dots.
+    """
     parts: list[list[tuple[float, float]]] = [[]]
     for number, value in enumerate(values):
         if value is None:
@@ -200,8 +205,8 @@ def _drawn(
 
 
 def _latest(shown: Sequence[Line], newest: Sequence[Line]) -> dict[str, float | None]:
-    """Return the latest known value of each name. `newest` has the newest steps: the running one may have no reading
-    yet, and costly values are read more seldom.
+    """Return the latest known value of each line by its name. It is looked for in the last few steps of `newest`,
+    because the step that runs now may have no reading yet.
     """
     names = {one.name for one in shown}
     found: dict[str, float | None] = {}
@@ -215,7 +220,9 @@ def _latest(shown: Sequence[Line], newest: Sequence[Line]) -> dict[str, float | 
 
 
 def _bands(coarse: Sequence[bool]) -> tuple[tuple[float, float], ...]:
-    """Return begin and width, in percent, of the coarse steps. Neighbouring steps are one band."""
+    """Return the bands that a chart shades: begin and width, in percent, of the steps that `coarse` marks. Neighbouring
+    steps are one band.
+    """
     found: list[tuple[float, float]] = []
     width = 100 / max(len(coarse), 1)
     for number, is_coarse in enumerate(coarse):
@@ -230,7 +237,7 @@ def _bands(coarse: Sequence[bool]) -> tuple[tuple[float, float], ...]:
 
 
 def _marked(value: float, say: Callable[[float], str]) -> str:
-    """Return the label of a mark on the axis. Round values need no decimals."""
+    """Return the label of a mark on the value axis, without decimals that say nothing."""
     return say(value).replace(".0", "", 1) if value else "0"
 
 

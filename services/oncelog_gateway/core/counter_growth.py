@@ -1,8 +1,8 @@
-"""The growth of counters that several processes share, from what each process tells now and what it told before.
+"""Adds up how much the counters of several processes grew between two readings.
 
-A counter begins anew with its process, or with a role in it. Its growth is then its present value, and never below
-zero. While a process that should tell is silent, the growth of all is not known. The next complete reading has it,
-unless that comes too late: then there is a gap.
+A counter begins at zero again when its process restarts, or a role in it does. It has then grown by its present value,
+and never by less than zero. While a process that must answer is silent, the growth of all is unknown. The next complete
+reading has it, unless that comes too late: then there is a gap.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -13,7 +13,7 @@ Counters = Mapping[str, Sequence[float]]
 
 
 class Told(NamedTuple):
-    """The counters that one process tells."""
+    """The counters of one process, as it answered them."""
 
     started_ms: int
     """When the process started. If this number changes, its counters began at zero."""
@@ -26,7 +26,9 @@ class Grown(NamedTuple):
 
 
 class CounterGrowth:
-    """Finds the growth of one kind of counters, which several processes have together."""
+    """Keeps the last answers of all processes for one kind of counters, such as those of topics. Each new reading gives
+    the growth since then.
+    """
 
     def __init__(self) -> None:
         self._time_ms: int | None = None
@@ -36,9 +38,10 @@ class CounterGrowth:
     def taken(
         self, time_ms: int, told: Mapping[str, Told], expected: Set[str], longest_ms: int
     ) -> Grown | None:
-        """Take a reading of each process and return the growth since the last one.
+        """Keep this reading, and return how much each counter grew since the last one, in all processes together.
 
-        None: a process of `expected` did not tell, or the last reading is longer ago than `longest_ms`.
+        Returns None for the first reading, and if the last one is longer ago than `longest_ms`. If a process of
+        `expected` is not in `told`, None is returned and nothing is kept.
         """
         if not expected or not expected <= told.keys():
             return None

@@ -1,4 +1,6 @@
-"""The parts of a diagnosis, and the facts that the rules of `core.explain_*` read."""
+"""The parts of a diagnosis, which is the answer of `oncelog transactions explain`, and the facts that the rules of
+`core.explain_*` read.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +16,7 @@ RECENT_MS: Final = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One fact of a diagnosis, and which role tells it."""
+    """One fact that a diagnosis rests on. `source` is the role that told it."""
 
     name: str
     value: str
@@ -23,8 +25,8 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command for the operator to type next. It is safe: it changes nothing, or only what has to be changed in any
-    case.
+    """A command that a diagnosis proposes. `is_safe`: it changes nothing, or only what has to be changed in
+    any case.
     """
 
     command: str
@@ -34,7 +36,9 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The answer to what is wrong. `incident` is a word for programs; `healthy` and `unknown` are two of them."""
+    """The answer to what is wrong with something. `incident` is its name for programs; `healthy` and `unknown` are two
+    of them.
+    """
 
     incident: str
     verdict: str
@@ -49,7 +53,7 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class HolderFacts:
-    """The open transaction that holds a partition's last stable offset."""
+    """What the rules know of the open transaction that holds a partition's last stable offset."""
 
     producer_id: int
     producer_epoch: int
@@ -84,7 +88,7 @@ class PartitionFacts:
 
     @property
     def held_back(self) -> int:
-        """Offsets that no read_committed reader gets yet."""
+        """How many offsets an open transaction holds back: no read_committed reader gets them yet."""
         if self.high_watermark is None or self.last_stable_offset is None:
             return 0
         return max(self.high_watermark - self.last_stable_offset, 0)
@@ -92,7 +96,7 @@ class PartitionFacts:
 
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
-    """Markers that wait for a node at one marker sender."""
+    """Markers of decided transactions that one marker sender has not yet delivered to a node."""
 
     marker_sender: int
     node: int | None

@@ -1,6 +1,6 @@
-"""The ending of an open transaction that holds a last stable offset, and the command that ends it now.
+"""How an open transaction that holds a last stable offset will end, and the command that ends it now.
 
-The row of a partition, `explain` and the console take their words from here.
+The row of a partition in REST, `explain` and the console take their words from here.
 """
 
 import shlex
@@ -12,7 +12,7 @@ from oncelog_gateway.core.hanging import CoordinatedTransaction, OpenTransaction
 
 
 class Ending(StrEnum):
-    """The way in which an open transaction will end. The value is a sentence without its full stop."""
+    """The ways in which an open transaction can end. The value is a sentence without its full stop, for an operator."""
 
     UNKNOWN = "a coordinator did not answer, and whether it hangs is not known; ask again before you end anything"
     NEVER = "nobody will end it"
@@ -23,8 +23,8 @@ class Ending(StrEnum):
 
 
 def ending_of(state: str | None, *, is_hanging: bool | None, is_two_phase: bool = False) -> Ending:
-    """Return how a transaction will end. `state` is its state at the coordinator that owns it; None: no coordinator
-    does. `is_hanging` None: not known.
+    """Return how an open transaction will end. `state` is its state at the coordinator that has it open; None: none
+    has. `is_hanging` is None if that is not known.
     """
     if is_hanging is None:
         return Ending.UNKNOWN
@@ -38,7 +38,7 @@ def ending_of(state: str | None, *, is_hanging: bool | None, is_two_phase: bool 
 
 
 class Advice(NamedTuple):
-    """The words and the command that an operator is told about an open transaction."""
+    """What an operator is told about an open transaction: a sentence and, if there is one, a command."""
 
     words: str
     """A sentence without its full stop."""

@@ -1,8 +1,8 @@
-"""Whether a producer has an epoch of its own in each transaction (KIP-890), in words that a reader can act on.
+"""Says in words whether a producer gets a new epoch with each transaction (KIP-890), and what to do if not.
 
-The epoch tells a late request of an ended transaction from one of the next. Client and cluster both have to know this:
-with transaction.version 0 or 1, or an older client, many transactions have the same epoch. Then the connection tells
-most of them apart (docs/architecture/delayed-requests.md).
+By the epoch a broker tells a late request of an ended transaction from one of the next. Client and cluster must both
+support that. With transaction.version 0 or 1, or an older client, many transactions share an epoch. Then the connection
+tells most of them apart (docs/architecture/delayed-requests.md).
 """
 
 from typing import Final, NamedTuple
@@ -24,7 +24,7 @@ def _is_shared(state: str, transaction_version: int) -> bool:
 
 
 def epoch_use(state: str, transaction_version: int) -> str:
-    """Return in one line how the producer's epoch is used; `–` where that is not known."""
+    """Return in one line whether the producer's epoch changes with each transaction; `–` if that is not known."""
     if transaction_version >= OWN_EPOCHS:
         return "a new one for each transaction (KIP-890)"
     if not _is_shared(state, transaction_version):
@@ -33,8 +33,8 @@ def epoch_use(state: str, transaction_version: int) -> str:
 
 
 def epoch_advice(state: str, transaction_version: int, level: int) -> EpochAdvice | None:
-    """Return what to do about an epoch that many transactions have; None: nothing. `level` is the cluster's finalized
-    transaction.version.
+    """Return advice for a producer whose transactions share one epoch; None: there is nothing to do. `level` is the
+    cluster's finalized transaction.version.
     """
     if not _is_shared(state, transaction_version):
         return None

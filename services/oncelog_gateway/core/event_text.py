@@ -1,4 +1,6 @@
-"""One sentence for each event, for people: console, terminal and REST show the same words (docs/events.md)."""
+"""One sentence for each kind of event of a transaction, for people: console, terminal and REST show the same words
+(docs/events.md).
+"""
 
 from collections.abc import Callable
 from typing import Final

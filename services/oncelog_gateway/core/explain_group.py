@@ -53,7 +53,7 @@ class GroupFacts:
 
 def explain_group(facts: GroupFacts, owner: Diagnosis | None) -> Diagnosis:
     """Return the diagnosis of a group. `owner` is the diagnosis of the transaction that holds back the group's
-    offsets or input.
+    committed offsets or its input; None: there is none.
     """
     if facts.pending:
         return _unstable(facts, owner)
@@ -133,7 +133,7 @@ def _blocked(facts: GroupFacts, blocked: list[OffsetFacts], owner: Diagnosis | N
 
 
 def _place(one: OffsetFacts) -> str:
-    """Return where the group stands in one partition, and what holds it back there."""
+    """Return in words how far the group has read in one partition, and which transaction holds back the rest."""
     place = f"{one.name}: committed offset {one.offset}, lag {one.lag}"
     holder = None if one.held is None else one.held.holder
     if holder is None or not one.held_back:

@@ -16,8 +16,8 @@ from oncelog_gateway.core.transaction_events import what_is_held
 
 
 def explain_partition(facts: PartitionFacts, owner: Diagnosis | None) -> Diagnosis:
-    """Return the diagnosis of a partition. `owner` is the diagnosis of the transaction that holds it back, if a
-    coordinator knows one.
+    """Return the diagnosis of a partition. `owner` is the diagnosis of the transaction that holds its last stable
+    offset; None: no coordinator knows one.
     """
     if facts.leader < 0:
         return _without_leader(facts)

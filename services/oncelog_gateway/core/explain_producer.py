@@ -1,4 +1,4 @@
-"""Rules that explain a producer id without a transactional id, and a name whose coordinator does not answer."""
+"""Rules that explain a producer id without a transactional id, and anything whose coordinator does not answer."""
 
 import shlex
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ NAMES_MAX = 5
 def explain_idle_producer(
     producer_id: int, written: Sequence[Partition], unknown: Sequence[str]
 ) -> Diagnosis:
-    """Return the diagnosis of a producer id without an open transaction. `written` are the partitions that remember
-    it.
+    """Return the diagnosis of a producer id without an open transaction. `written` are the partitions whose producer
+    state has it. `unknown` says what could not be asked.
     """
     nobody = f"No transactional.id has producer id {producer_id}"
     if written:
@@ -43,8 +43,8 @@ def explain_idle_producer(
 def explain_silence(
     what: str, shard: str, node_id: int, error: str, unknown: Sequence[str] = ()
 ) -> Diagnosis:
-    """Return the diagnosis of `what`, whose coordinator refused with `error` or did not answer. `node_id` -1: no
-    coordinator owns the shard.
+    """Return the diagnosis of something whose coordinator refused with `error` or did not answer. `what` names it in
+    the text. `node_id` -1: no coordinator owns its shard.
     """
     loads = error in ("NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS")
     if node_id < 0:
@@ -73,7 +73,7 @@ def explain_silence(
 
 
 def names_of(partitions: Sequence[Partition]) -> str:
-    """Return the names of the first partitions, and how many more there are."""
+    """Return the names of the first few partitions as text, and how many more there are."""
     names = ", ".join(f"{one.topic}-{one.partition}" for one in partitions[:NAMES_MAX])
     more = len(partitions) - NAMES_MAX
     return names if more <= 0 else f"{names} and {counted(more, 'other partition')}"

@@ -1,4 +1,6 @@
-"""Rules that explain a Spark sink: what its query left open."""
+"""Rules that explain the state of a Spark sink (a stream's exactly-once target): which transactions its query left
+open, and what will end them.
+"""
 
 import shlex
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Rules that explain the state of a transactional id: facts in, a diagnosis out.
 
-Rules are asked in order, and the first that fits answers. A rule reads the state that its coordinator tells, what
-partition leaders tell, and the newest events. Events may be missing: then a rule that needs them is silent.
+Rules are tried in order, and the first one that fits gives the diagnosis. A rule reads the state at the coordinator,
+what partition leaders tell, and the newest events. Events may be missing: then a rule that needs them does not fit.
 """
 
 from collections.abc import Callable, Sequence
@@ -182,8 +182,8 @@ def _concurrent_loop(facts: TransactionFacts) -> Diagnosis | None:
 
 
 def _ended_then_refused(facts: TransactionFacts) -> Diagnosis | None:
-    """Explain a producer that came back after the server had ended its transaction: the producer is fenced, or finds
-    no transaction.
+    """Explain a producer that came back after the server had ended its transaction. Its requests are fenced, or refused
+    because it has no transaction. None: this is not the case.
     """
     ended = newest(facts.events, lambda e: e.text("bump") in ("takeover", "timeout", "operator"))
     if ended is None or _goes_on_after(facts, ended):
@@ -312,8 +312,8 @@ def _is_open(facts: TransactionFacts) -> Diagnosis | None:
 
 
 def _last_aborted(facts: TransactionFacts) -> Diagnosis | None:
-    """Explain a transaction whose last end was an abort. What was written is lost, and its events may be gone: that
-    is not called healthy.
+    """Explain a transactional id whose last transaction was aborted; None: it was not. This is no healthy state: what
+    was written is lost, even if the events that say why are gone.
     """
     changes = [e for e in facts.events if e.kind == "transaction"]
     ended = newest(changes, lambda e: e.text("state") in ("CompleteCommit", "CompleteAbort"))
@@ -390,8 +390,8 @@ _RULES: Final[tuple[Callable[[TransactionFacts], Diagnosis | None], ...]] = (
 
 
 def _first_of_bump(facts: TransactionFacts, ended: Event) -> Event:
-    """Return the event that fenced the producer. InitProducerId over an open transaction bumps twice: first for the
-    abort, then for the new producer.
+    """Return the event that fenced the old producer. InitProducerId over an open transaction raises the epoch twice:
+    for the abort, then for the new producer. The first of these is meant.
     """
     same = [
         e
@@ -404,7 +404,9 @@ def _first_of_bump(facts: TransactionFacts, ended: Event) -> Event:
 
 
 def _goes_on_after(facts: TransactionFacts, ended: Event) -> bool:
-    """True if the successor has committed since, and no producer was refused lately: the fencing is past."""
+    """True if the fencing that `ended` tells of is over: a later transaction was committed, and no producer was fenced
+    lately.
+    """
     works = any(
         e.kind == "transaction"
         and e.text("state") == "CompleteCommit"

@@ -14,8 +14,8 @@ from oncelog_gateway.core.transaction_events import (
 
 
 def explain_undecided(facts: TransactionFacts) -> Diagnosis | None:
-    """Explain an open two-phase transaction. Its application decides it, and the other system that it wrote to knows
-    how (KIP-939).
+    """Explain an open two-phase transaction; None: there is none. Its application decides it, and the other system that
+    the application wrote to knows how (KIP-939).
     """
     if facts.state != "Ongoing" or not facts.is_two_phase:
         return None

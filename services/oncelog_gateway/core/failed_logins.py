@@ -10,8 +10,8 @@ ADDRESSES_MAX: Final = 10_000
 
 
 class FailedLogins:
-    """Times of failed logins in the last minute, by address. Bounded: the address that failed longest ago is
-    forgotten.
+    """Remembers the times of failed logins in the last minute, by address. Beyond a limit it forgets the address that
+    failed longest ago.
     """
 
     def __init__(self, failures_max: int) -> None:

@@ -1,5 +1,5 @@
-"""Reads what a member of a consumer group was assigned. The group's leader chose these bytes, and the cluster passes
-them on unread.
+"""Decodes the partitions that a member of a consumer group was assigned. The group's leader wrote these bytes, and the
+cluster passes them on unread.
 """
 
 from typing import Final
@@ -10,9 +10,7 @@ PARTITIONS_MAX: Final = 100_000
 
 
 def assigned_partitions(content: bytes) -> dict[str, list[int]] | None:
-    """Return the assigned partitions by topic; None for bytes that are no consumer's assignment. No bytes mean no
-    partitions.
-    """
+    """Return the assigned partitions by topic; None for bytes in another format. Empty bytes mean no partitions."""
     try:
         topics = read_assigned_topics(content)
     except Unreadable:

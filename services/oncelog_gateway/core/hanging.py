@@ -8,9 +8,10 @@ question is asked as a sandwich:
     2. read the coordinator          no open transaction of this producer id has the partition
     3. read the partition again      the same producer id, epoch and F are still open
 
-A coordinator lists a partition before its first record is written (it is added or verified first) and until its
-marker is acknowledged. Had the transaction ended before 2, its marker would be in the log and 3 would not see F. So
-what passes all three is open without an owner. Steps 1 and 2 alone accuse every transaction that commits in between.
+A coordinator lists a partition before its first record is written (it is added or verified first) and until its marker
+is acknowledged. Had the transaction ended before 2, its marker would be in the log and 3 would not see F. So what
+passes all three steps is open without an owner. Steps 1 and 2 alone would accuse every transaction that commits in
+between.
 """
 
 from collections import defaultdict
@@ -29,7 +30,7 @@ DECIDED_STATES: Final = frozenset({"PrepareCommit", "PrepareAbort"})
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """An open transaction as a partition sees it."""
+    """A transaction that is open in a partition, as the partition's leader describes it."""
 
     partition: Partition
     producer_id: ProducerId
@@ -44,7 +45,7 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatedTransaction:
-    """A transaction as its coordinator sees it."""
+    """A transaction as its coordinator describes it."""
 
     transactional_id: str
     state: str
@@ -64,7 +65,7 @@ class CoordinatedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A filter that says which hanging transactions are shown. The others are counted."""
+    """A filter of a list of hanging transactions: which are shown. The others are only counted."""
 
     min_idle_ms: int = 0
     """Show transactions that have had no record for at least this long."""
@@ -76,8 +77,8 @@ class Shown:
     """Show transactions whose transactional id is known and has this node as its coordinator."""
 
     def shows(self, idle_ms: int | None, coordinator: int | None) -> bool:
-        """True if the filter shows the transaction. `idle_ms` is None when its last record has no timestamp: its age
-        is unknown, and it is shown.
+        """True if the filter shows the transaction. `idle_ms` is the time since its last record. None means that it is
+        unknown: then the transaction is shown.
         """
         if self.coordinator is not None and coordinator != self.coordinator:
             return False
@@ -88,8 +89,8 @@ class Shown:
 
 
 class Coordinated:
-    """The transactions that coordinators know, by producer id, so that each of ten thousand open ones is looked up
-    once.
+    """The transactions that coordinators answered with, indexed by producer id: there may be ten thousand
+    to look up.
     """
 
     def __init__(self, transactions: Iterable[CoordinatedTransaction]) -> None:
@@ -132,7 +133,7 @@ def named_by(
 def still_open(
     opened: Iterable[OpenTransaction], later: Iterable[OpenTransaction]
 ) -> tuple[OpenTransaction, ...]:
-    """Return the transactions of the first reading that the second one shows unchanged."""
+    """Return the transactions of the first reading of a partition that the second reading shows unchanged."""
     seen = {_identity(one) for one in later}
     return tuple(one for one in opened if _identity(one) in seen)
 

@@ -27,7 +27,7 @@ HELD_BACK: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """The records after a committed offset, as far as they were read."""
+    """What lies between a group's committed offset and the end of what was read of the partition, counted by kind."""
 
     records: int = 0
     """Records of committed transactions, and records of no transaction."""
@@ -40,7 +40,9 @@ class Behind:
 
 
 class Unread(NamedTuple):
-    """The offsets after a committed one. Both counts together are the lag."""
+    """The lag of a group in one partition, in two parts: the offsets that it can read now, and those that an open
+    transaction holds back.
+    """
 
     readable: int
     """Offsets up to the last stable offset, markers and aborted records included."""
@@ -60,18 +62,20 @@ def unread(offset: int, last_stable_offset: int, high_watermark: int) -> Unread:
 
 
 def may_be_blocked(offset: int, last_stable_offset: int, high_watermark: int) -> bool:
-    """True if the group may be blocked. It is blocked if no record is left before the last stable offset."""
+    """True if the three offsets allow that the group is blocked. It is blocked if no record is left before the last
+    stable offset, which the offsets alone do not tell.
+    """
     return offset <= last_stable_offset and bool(
         unread(offset, last_stable_offset, high_watermark).held_back
     )
 
 
 def is_blocked(offset: int, last_stable_offset: int, high_watermark: int, read: Behind) -> bool:
-    """True if the group is blocked. `read` is what is left from the committed offset on. Markers and aborted records
-    are nothing to read.
+    """True if the group is blocked: an open transaction holds something back, and no record is left to read before it.
+    `read` counts what is there from the committed offset on. Markers and aborted records are nothing to read.
 
-    Clients that commit the offset after their last record stay before its marker, so a readable offset is not always a
-    record.
+    A client that commits the offset after its last record stays before the transaction's marker. So an offset that is
+    left is not always a record.
     """
     return (
         may_be_blocked(offset, last_stable_offset, high_watermark)
@@ -82,7 +86,9 @@ def is_blocked(offset: int, last_stable_offset: int, high_watermark: int, read: 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The open transaction that holds records back, with as much as its description needs."""
+    """The open transaction at a partition's last stable offset, which holds back the records behind it. It has what
+    texts about the transaction need.
+    """
 
     transactional_id: str | None
     producer_id: int
@@ -102,8 +108,8 @@ class Holder:
 
     @property
     def held_for_ms(self) -> int | None:
-        """How long the transaction has held records back. Where its begin is not known, it is at least the time since
-        its last record.
+        """How long the transaction has held records back. Where its begin is not known, this is the time since its last
+        record, and so a lower bound. None: neither is known.
         """
         known = (self.age_ms, self.first_record_age_ms, self.idle_ms)
         return next((one for one in known if one is not None), None)
@@ -119,29 +125,35 @@ class Holder:
 
     @property
     def is_young(self) -> bool:
-        """True if the transaction holds records back only for a moment so far, as every one does: no trouble yet."""
+        """True if the transaction is less than ten seconds old and does not hang. Each transaction holds records back
+        for a moment, so this is no trouble.
+        """
         return not self.is_hanging and self.age_ms is not None and self.age_ms < LONG_MS
 
     @property
     def holding(self) -> str:
-        """The word for what the transaction does to a group that has nothing else left to read."""
+        """What the transaction does to a group that has nothing else left to read, in one word: `held` or `blocked`."""
         return "held" if self.is_young else "blocked"
 
     @property
     def kind(self) -> str:
-        """Words that are shown before the transaction's name."""
+        """Words before the transaction's name that say that it hangs; empty if it does not."""
         return "a hanging transaction of " if self.is_hanging else ""
 
     @property
     def for_how_long(self) -> str:
-        """The time for which the transaction has held records back, in words; empty: not known."""
+        """The time for which the transaction has held records back, as text, such as `at least 2 min`; empty: not
+        known.
+        """
         if self.held_for_ms is None:
             return ""
         return f"{'' if self.is_begin_known else 'at least '}{duration(self.held_for_ms)}"
 
     @property
     def since(self) -> str:
-        """Words that are shown after the transaction's name."""
+        """The time for which the transaction has held records back, as ` for 2 min` after its name; empty:
+        not known.
+        """
         return f" for {self.for_how_long}" if self.for_how_long else ""
 
     @property
@@ -151,8 +163,8 @@ class Holder:
 
 
 def longest(holders: Sequence[Holder]) -> Holder | None:
-    """Return the transaction that holds back for the longest. A hanging one comes before others, because nobody will
-    end it.
+    """Return the transaction that has held records back for the longest; None if there are none. One that hangs comes
+    before others, because nobody will end it.
     """
     return max(
         holders,
@@ -162,7 +174,9 @@ def longest(holders: Sequence[Holder]) -> Holder | None:
 
 
 def where_it_stands(lag: int | None, blocked_by: Holder | None) -> str:
-    """Return in words how far a group has read, in all its partitions or in one."""
+    """Return in words how far a group has read, in all its partitions or in one: the transaction that blocks it, its
+    lag, or that it has read everything.
+    """
     if blocked_by is not None:
         return f"{blocked_by.holding} by {blocked_by.words}"
     if lag is None:

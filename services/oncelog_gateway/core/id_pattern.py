@@ -1,7 +1,7 @@
 """Patterns of transactional ids as operators type them: `payments-*`.
 
-Coordinators take regular expressions of RE2 (facts 3). A pattern in which only the star is special always means
-something, and nothing in an id has to be escaped.
+They are translated for coordinators, which take RE2 regular expressions (facts 3). In a pattern only the star is
+special. So every text is a valid pattern, and no character of an id has to be escaped.
 """
 
 import re
@@ -18,7 +18,7 @@ ID_PATTERN_SCHEMA: Final = rf"^[^*]*(\*[^*]*){{0,{STARS_MAX}}}$"
 
 
 def as_regular_expression(pattern: str) -> str:
-    """Return a pattern as the regular expression of ListTransactions. A star stands for any characters, line ends
-    too; an empty pattern stays empty: no filter.
+    """Return the regular expression for ListTransactions that means the same as this pattern. A star stands for any
+    characters, line ends too. An empty pattern stays empty, which is no filter.
     """
     return r"[\s\S]*".join(re.escape(part) for part in pattern.split("*"))

@@ -1,14 +1,14 @@
-"""The interlock of an operator's abort: exactly the transaction that was looked at, or nothing.
+"""The check before an operator's abort: it ends exactly the transaction that the operator looked at, or nothing.
 
 Kafka's `WriteTxnMarkers` carries no start offset, and a partition leader takes any marker whose epochs are high enough
-(facts 1.4, 9). The check that the marker ends the transaction the operator meant is therefore ours, as KIP-664 first
-proposed: the partition must have a transaction open at exactly the given start offset, with the given producer epoch,
-and no coordinator may own it. A transaction with an owner is ended by its owner: an abort marker behind the back of a
-coordinator that later commits would tear the transaction apart.
+(facts 1.4, 9). So the gateway checks that the marker ends the intended transaction, as KIP-664 first proposed. The
+partition must have a transaction open at exactly the given start offset, with the given producer epoch. And no
+coordinator may own it, because its owner would end it. If that coordinator later commits, an abort marker behind its
+back would tear the transaction apart.
 
-Between the last reading and the append the same producer may begin anew, under TV1 at the same epoch. So the marker
-carries what was seen. The leader compares it in the step that writes. It refuses the marker where another transaction
-is open, or none, or where the producer has written more.
+After the last reading and before the append, the same producer may begin a new transaction, under TV1 with the same
+epoch. So the marker carries what was seen, and the leader compares it in the step that writes. The leader refuses the
+marker if another transaction is open, or none, or if the producer has written more.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ accept an equal one (facts 9).
 
 @dataclass(frozen=True, slots=True)
 class AbortTarget:
-    """The transaction that the operator wants to end."""
+    """The transaction that the operator wants to abort, as the request names it."""
 
     partition: Partition
     start_offset: Offset
@@ -51,7 +51,9 @@ class AbortTarget:
 
 @dataclass(frozen=True, slots=True)
 class AbortMarker:
-    """The one marker that ends the transaction."""
+    """The abort marker that ends the transaction in its partition, and what the leader must find there
+    before it writes.
+    """
 
     partition: Partition
     producer_id: ProducerId
@@ -66,7 +68,7 @@ class AbortMarker:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The reason why no marker is written, with the way out."""
+    """Why no marker is written, and what the operator can do instead."""
 
     error_code: ErrorCode
     detail: str
@@ -75,8 +77,8 @@ class Refusal:
 def find_target(
     target: AbortTarget, opened: Sequence[OpenTransaction]
 ) -> OpenTransaction | Refusal:
-    """Return the open transaction that `target` means, or a refusal. `opened` has everything that is open in the
-    partition.
+    """Return the open transaction that the operator meant, or why there is none like that. `opened` are all open
+    transactions of the partition.
     """
     here = [one for one in opened if one.partition == target.partition]
     found = next((one for one in here if one.start_offset == target.start_offset), None)

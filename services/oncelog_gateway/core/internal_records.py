@@ -1,7 +1,8 @@
-"""Records of `__consumer_offsets` and `__transaction_state`, with names for their fields (facts 5).
+"""Decodes the records of `__consumer_offsets` and `__transaction_state`, with names for their fields (facts 5), for
+pages that show records.
 
-They are Kafka's stored formats, so they are read here as any reader of the topic reads them; the coordinator keeps what
-it needs for its own state. Bytes of members and what we do not know are left as they are.
+The records have Kafka's stored formats, and are read here as any reader of the topic would. The coordinator has its own
+decoder for what it needs. Bytes of members and unknown fields are left as they are.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -44,8 +45,8 @@ _STATES: Final = (
 
 
 def decoded(topic: str, record: Record) -> Decoded | None:
-    """Return `type` and the fields of key and value; a null value is `removed`. None: the record is of another topic,
-    or not understood.
+    """Return the record's type and the fields of its key and value, by name. A null value gives `removed`. None: the
+    topic is not an internal one, or the record cannot be decoded.
     """
     kinds = _OF_TOPIC.get(topic)
     if kinds is None or record.key is None:
@@ -73,7 +74,9 @@ def _dict(tagged: Mapping[str, Tag] | None = None, /, **fields: Codec) -> Codec:
 
 
 def _or_none(length: Codec, codec: Codec) -> Codec:
-    """Return the codec of an array that may be null. A null array reads as an empty one."""
+    """Return a codec for an array that may be null, which is then read as an empty one. `length` reads the count,
+    `codec` the array.
+    """
 
     def read(data: bytes, at: int) -> tuple[object, int]:
         count, behind = length.read(data, at)
@@ -83,7 +86,7 @@ def _or_none(length: Codec, codec: Codec) -> Codec:
 
 
 def _size(name_of: Codec) -> Codec:
-    """Return a codec that reads how many bytes there are, instead of the bytes."""
+    """Return a codec that reads bytes and returns only how many there were. `name_of` reads the name before them."""
     return converted(name_of, len, bytes)
 
 

@@ -1,4 +1,6 @@
-"""Troubles of nodes and partitions: without a leader or an owner, silent, fenced, or out of sync."""
+"""Finds what is wrong with nodes, partitions and shards for the overview: no leader or owner, no answer, fenced, or out
+of sync.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +41,7 @@ class Seen(NamedTuple):
 
 
 class Queue(NamedTuple):
-    """Markers that wait for one node."""
+    """Markers of decided transactions that wait to be delivered to one node."""
 
     node: int | None
     """Node id of the partitions' leader; None: the partitions have no leader."""
@@ -201,7 +203,9 @@ def _partitions(found: Sequence[Seen]) -> str:
 
 
 def _missing(found: Sequence[Seen]) -> list[int]:
-    """Return the nodes that the given partitions lack, the one that most of them lack first."""
+    """Return the nodes that have a fault for these partitions, such as a replica out of sync. The node with most of
+    them comes first.
+    """
     counts = Counter(node for one in found for node in one.nodes)
     return [node for node, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
 

@@ -1,7 +1,7 @@
-"""The troubles of a cluster, since when each lasts, and what to do about it, the worst first.
+"""Lists what is wrong in a cluster: each trouble with its age and what to do about it, the worst first.
 
-The overview of the console, `GET /v1/cluster/health`, `oncelog health` and `oncelog mcp` take their answers from
-here. A transaction is one row: what it blocks, that it is late and that nobody decides it are told together.
+The console's overview, `GET /v1/cluster/health`, `oncelog health` and `oncelog mcp` take their answers from here. All
+that is wrong with one transaction is one row: what it blocks, that it is late, and that nobody decides it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -66,7 +66,7 @@ class Verdict:
 
     @property
     def counts(self) -> str:
-        """The number of troubles by urgency: `1 to act on, 3 to look at.`"""
+        """How many troubles there are, by urgency, in words: `1 to act on, 3 to look at.`"""
         acts = sum(one.look == "bad" for one in self.troubles)
         looks = len(self.troubles) - acts
         words = [f"{acts} to act on"] * bool(acts) + [f"{looks} to look at"] * bool(looks)

@@ -1,5 +1,5 @@
-"""Pages of lists by key, not by position. So while somebody reads on, a row that is added or removed moves no other
-row between pages.
+"""Splits lists into pages by the key of a row, not by its position. So a row that is added or removed between two
+requests moves no other row between pages.
 
 A cursor is the key of the last row of the page before. It is in base64 so that nobody takes it for a number to count
 up.
@@ -42,14 +42,14 @@ def page_of(
 
 
 def cursor_of(position: Sequence[object]) -> str:
-    """Return the text of a place in a list. `position_in` reads it back."""
+    """Return the cursor for a row's key, as text. `position_in` turns it back."""
     # UTF-8 without escapes: the longest transactional id must fit into a request's head.
     content = json.dumps(position, ensure_ascii=False, separators=(",", ":")).encode()
     return base64.urlsafe_b64encode(content).decode("ascii").rstrip("=")
 
 
 def position_in(cursor: str) -> object:
-    """Return the place that a cursor stands for; None: the text is no cursor."""
+    """Return the key that a cursor holds; None: the text is no cursor."""
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         return cast("object", json.loads(base64.b64decode(padded, altchars=b"-_", validate=True)))

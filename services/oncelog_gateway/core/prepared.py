@@ -1,7 +1,8 @@
-"""An operator's end of a two-phase transaction: exactly the one that the application's database names, or none.
+"""The check before an operator commits or aborts a two-phase transaction: it is exactly the one that the application's
+database names.
 
-The application stored the identity of its transaction, `producer id:epoch`, in the transaction of its database that it
-then committed. So the operator compares, and gives that text back. The coordinator compares it again in the step that
+The application stored the identity of its transaction, `producer id:epoch`, in the database transaction that it then
+committed. The operator reads that text there and gives it back. The coordinator compares it once more in the step that
 decides (KIP-939, ADR 0043).
 """
 
@@ -24,7 +25,9 @@ def prepared_text(producer_id: int, producer_epoch: int) -> str:
 
 
 def why_not_completed(found: CoordinatedTransaction, prepared: str) -> Refusal | None:
-    """Return why the transaction `found` may not be committed or aborted by this text; None: it may."""
+    """Return why the operator must not commit or abort the transaction `found` with the identity `prepared`; None:
+    nothing forbids it.
+    """
     name = found.transactional_id
     if found.state != "Ongoing":
         return Refusal(

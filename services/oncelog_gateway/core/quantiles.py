@@ -4,10 +4,12 @@ from collections.abc import Sequence
 
 
 def quantile(wanted: float, buckets: Sequence[float], bounds: Sequence[float]) -> float | None:
-    """Return the value below which the part `wanted` of all observations lies; None: there are no observations.
+    """Return the value below which the part `wanted` (0 to 1) of all observations lies; None: there are no
+    observations.
 
-    `buckets` has one count more than `bounds`, for what is longer than all. Observations are taken to lie evenly
-    within a bucket. Beyond the last bound, that bound is returned.
+    `bounds` are the upper bounds of the buckets; `buckets` has one count more, for what is above the last bound.
+    Observations are taken to lie evenly within a bucket. If the quantile is above the last bound, that bound is
+    returned.
     """
     total = sum(buckets)
     if total <= 0:

@@ -1,4 +1,6 @@
-"""The families of lines that a gateway remembers, with their units and titles."""
+"""The families of rates that a gateway remembers, with their units and titles. A family is one kind of number, such as
+bytes produced, and has a line for each topic, group or process.
+"""
 
 from typing import Final, Literal, NamedTuple
 

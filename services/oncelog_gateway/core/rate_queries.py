@@ -1,5 +1,5 @@
-"""Queries in Prometheus' language for our own series. They give the lines of each family as the gateway's ring has
-them.
+"""PromQL queries for oncelog's own series in a Prometheus. They give the same families of lines as the gateway's memory
+(`rate_ring`), for times that this does not reach.
 """
 
 import math
@@ -94,8 +94,8 @@ def line_of(
     step_s: float,
     steps: int,
 ) -> Line:
-    """Return a line. `points` are pairs of Unix time and text, as Prometheus gives them. A step without a point is
-    not known.
+    """Return one series of Prometheus as a line, named by the query's labels. `points` are pairs of Unix time and text,
+    as Prometheus gives them. A step without a point is None.
     """
     values: list[float | None] = [None] * steps
     for time_s, text in points:

@@ -1,12 +1,14 @@
 """The memory of a gateway for rates: a day, in two rings of numbers. Nothing of it is on disk.
 
-A ring has a place for each step of time. A *growth* (bytes, records, transactions) is put into the places that it
-spans, each its share: so the sum of all places is what was counted, in both rings. A *level* (lag, memory) is known
-where it was read; the largest reading of a place stays. NaN says that nothing is known of that step: a gap, and no
-zero. A place is *coarse* where its reading was of a much longer time: how it went within that, nobody knows.
+A ring has one place for each step of time, and the newest step takes the place of the oldest. A *growth* (bytes,
+records, transactions) is divided among the steps that its reading spans. So the places add up to what was counted, in
+both rings. A *level* (lag, memory) is known where it was read, and a place keeps the largest reading of its step. NaN
+says that nothing is known of a step: it is a gap, not a zero. A place is *coarse* where one reading covers a much
+longer time than the step, so that nobody knows the course within it.
 
-Lines come in groups, such as those of a topic. A group has so many places for names. The others share one line, which
-takes over the history of a name that gives its place to a busier one.
+A line has a name, such as a topic's, and lines come in groups. A group has room for so many names. All others share one
+line. If another name becomes much busier than one with a line, it takes over that line. The old name's history is then
+added to the shared line.
 """
 
 import math
@@ -26,7 +28,7 @@ _HALF_LIFE_MS: Final = 900_000
 
 
 class Group(NamedTuple):
-    """Families whose lines belong to the same names."""
+    """Families whose lines have the same names, such as the four rates of a topic. They are read together."""
 
     families: tuple[str, ...]
     is_growth: bool
@@ -49,7 +51,7 @@ TIERS: Final = (TierSpec(5_000, 180), TierSpec(60_000, 1_440))
 
 
 class Line(NamedTuple):
-    """A line with a value for each step; None: not known."""
+    """The values of one name over time, one for each step; None where nothing is known of the step."""
 
     name: str
     values: list[float | None]
@@ -86,8 +88,8 @@ class _Tier:
         return found
 
     def shares(self, from_ms: int, to_ms: int) -> Iterable[tuple[int, int]]:
-        """Yield each place that the time spans, with the milliseconds it has of it. Places older than the ring are
-        left out.
+        """Yield the index of each place that the time spans, and how many milliseconds of the time lie in it. Steps
+        that are older than the ring are left out.
         """
         step_ms, count = self.spec
         oldest = self.head - count + 1
@@ -99,8 +101,8 @@ class _Tier:
         return to_ms - from_ms > self.spec.step_ms * _COARSE_STEPS
 
     def put_level(self, line: "array[float]", from_ms: int, to_ms: int, value: float) -> None:
-        """Put a level at the moment of its reading. Steps that lie between two readings get the level of the reading
-        before.
+        """Write a level into the place of `to_ms`, when it was read. Steps between that and the reading before
+        (`from_ms`) get the earlier level.
         """
         count = self.spec.steps
         begin, end = (one // self.spec.step_ms for one in (from_ms - 1, to_ms - 1))
@@ -112,7 +114,7 @@ class _Tier:
                     line[step % count] = line[begin % count]
 
     def fold(self, family: str, name: str, into: str) -> None:
-        """Add a line to another one, and forget it."""
+        """Remove the line of `name`, and add its values to the line of `into`."""
         given = self.lines.pop((family, name), None)
         if given is None:
             return
@@ -123,7 +125,9 @@ class _Tier:
 
 
 class RateRing:
-    """Both rings with the lines of all groups. `groups` are by their names. Each line takes two arrays of memory."""
+    """The rings of all groups: readings go in by `cover` and `add_reading`, and charts take lines out. `groups` are by
+    their names.
+    """
 
     def __init__(self, groups: Mapping[str, Group], tiers: Sequence[TierSpec] = TIERS) -> None:
         self._groups = groups
@@ -140,7 +144,9 @@ class RateRing:
         )
 
     def cover(self, from_ms: int, to_ms: int) -> None:
-        """Note that this time was seen. A value that is not known within it was not told."""
+        """Count the time from `from_ms` to `to_ms` as seen. It is called once for each reading, before its values are
+        added. A covered step in which a name has no value stays unknown for that name.
+        """
         for tier in self._tiers:
             tier.advance(to_ms)
             for at, share_ms in tier.shares(from_ms, to_ms):
@@ -150,8 +156,8 @@ class RateRing:
     def add_reading(
         self, group_name: str, from_ms: int, to_ms: int, rows: Mapping[str, Sequence[float]]
     ) -> None:
-        """Take a reading of one group: by name, the values in the order of the group's families. `cover` must be
-        called for its time before.
+        """Add the values that one group's names had from `from_ms` to `to_ms`. `rows` has them by name, in the order of
+        the group's families. Call `cover` for that time first.
         """
         assert from_ms < to_ms, (from_ms, to_ms)
         group, weights = self._groups[group_name], self._weights[group_name]
@@ -182,8 +188,8 @@ class RateRing:
         rows: Mapping[str, Sequence[float]],
         elapsed_ms: int,
     ) -> None:
-        """Give places to names: first while places are free, then to a name that is much busier than one with a
-        place.
+        """Update how busy each name is, and decide which names have lines of their own. A new name gets a free line, or
+        the line of a name that is much less busy.
         """
         per_ms = 1 / elapsed_ms if group.is_growth else 1.0
         fading = 0.5 ** (elapsed_ms / _HALF_LIFE_MS)
@@ -224,13 +230,13 @@ class RateRing:
     # Reading.
 
     def names(self, family: str) -> list[str]:
-        """Return the names that have a line, in order; the name of the others is last."""
+        """Return the names of a family's lines, sorted. The line that all other names share comes last."""
         found = {name for of, name in self._tiers[0].lines if of == family}
         return sorted(found, key=lambda name: (name == OTHERS, name))
 
     def lines(self, family: str, first_ms: int, step_ms: int, count: int) -> list[Line]:
-        """Return `count` steps of each line from `first_ms` on: growth a second, or levels. A step has
-        whole places of a ring.
+        """Return all lines of a family, `count` steps from `first_ms` on. A growth is given as a rate a second, a level
+        as it is. `step_ms` must be a multiple of a ring's step.
         """
         return [
             Line(name, self._values(family, name, first_ms, step_ms, count))
@@ -238,7 +244,9 @@ class RateRing:
         ]
 
     def coarse(self, first_ms: int, step_ms: int, count: int) -> list[bool]:
-        """Return for each step whether one reading of a much longer time covers it, so that its course is not known."""
+        """Return for each step whether it is coarse: one reading of a much longer time covers it, so its course is not
+        known.
+        """
         # The coarsest ring with such steps decides: a minute that was read once is no coarse minute.
         tier = next(one for one in reversed(self._tiers) if step_ms % one.spec.step_ms == 0)
         places = step_ms // tier.spec.step_ms
@@ -255,7 +263,7 @@ class RateRing:
     def sums(
         self, family: str, name: str, first_ms: int, step_ms: int, count: int
     ) -> list[float | None]:
-        """Return how much a growth has in each step; None: not known."""
+        """Return how much was counted in each step, for one name of a family that grows; None: not known."""
         return [
             amount if covered_ms else None
             for amount, covered_ms in self._amounts(family, name, first_ms, step_ms, count)
@@ -273,7 +281,9 @@ class RateRing:
     def _amounts(
         self, family: str, name: str, first_ms: int, step_ms: int, count: int
     ) -> Iterable[tuple[float, float]]:
-        """Yield for each step the sum or the largest level, and how many milliseconds of it are known."""
+        """Yield a value for each step, and how many milliseconds of the step are known. The value is the sum of a
+        growth, or the largest level.
+        """
         tier = self._tier_of(first_ms, step_ms)
         line = tier.lines.get((family, name))
         is_growth = self._group_of[family].is_growth
@@ -293,7 +303,9 @@ class RateRing:
             yield amount, covered_ms
 
     def _tier_of(self, first_ms: int, step_ms: int) -> _Tier:
-        """Return the finest ring that reaches so far back and has such steps."""
+        """Return the finest ring that still remembers `first_ms` and whose step divides `step_ms`; the coarsest ring if
+        there is none.
+        """
         for tier in self._tiers:
             is_whole = step_ms % tier.spec.step_ms == 0
             if is_whole and first_ms // tier.spec.step_ms > tier.head - tier.spec.steps:

@@ -27,8 +27,8 @@ NULL: Final = Content(None, None, None, False)
 
 
 def content_of(data: bytes | None, bytes_max: int) -> Content:
-    """Return at most `bytes_max` bytes of a key or a value. The shown part decides whether it is text; text is never
-    cut within a character.
+    """Return the first `bytes_max` bytes of a key or a value, as text if they are UTF-8, else in base64. A text is
+    never cut within a character.
     """
     if data is None:
         return NULL
@@ -45,7 +45,7 @@ def content_of(data: bytes | None, bytes_max: int) -> Content:
 
 
 def as_json(text: str) -> str | None:
-    """Return JSON with a line for each member; None where the text is no object or array.
+    """Return the text as JSON with indentation; None if it is no JSON object or array.
 
     It is shown beside the text, never instead of it: numbers and repeated names may come out changed.
     """

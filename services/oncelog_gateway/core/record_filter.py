@@ -8,7 +8,7 @@ from oncelog.record.records import Record, shown_key
 
 
 class RecordFilter(NamedTuple):
-    """A record must fit every condition that is given; None: the condition is not given."""
+    """The conditions for records to be shown. A record must meet all of them; None: that condition is not set."""
 
     key: bytes | None = None
     """The whole key of the record."""

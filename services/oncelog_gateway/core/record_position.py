@@ -1,7 +1,7 @@
-"""The position of a reader in a topic: a place in each partition, and the direction.
+"""Where a reader of a topic's records stands: an offset in each partition, and whether it reads forward or backward.
 
-A page gives each partition its share. What was read goes behind what was not, so that every partition has its turn. A
-cursor is that queue: nothing is kept between two pages.
+A page reads some records of each partition. Then those partitions go to the end of the queue, so that each has its
+turn. The cursor of the next page holds that queue, so the gateway keeps nothing between two pages.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class Place(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """The places that are still to be read, and the direction."""
+    """The partitions that are still to be read, each with its offset, and the direction."""
 
     is_backward: bool
     places: tuple[Place, ...]
@@ -36,7 +36,7 @@ class Reading(NamedTuple):
 
     @classmethod
     def of_cursor(cls, cursor: str) -> Self:
-        """Read a cursor. Raises KafkaError for a text that is no cursor."""
+        """Return the reading that a cursor's text stands for. Raises KafkaError for a text that is no cursor."""
         found = position_in(cursor)
         if not isinstance(found, list) or not found or found[0] not in (_FORWARD, _BACKWARD):
             raise not_a_cursor(cursor)
@@ -54,7 +54,9 @@ class Reading(NamedTuple):
 
 
 def shares(places: Sequence[Place], limit: int) -> list[tuple[Place, int]]:
-    """Return the places that a page of `limit` records reads, and how many records of each."""
+    """Divide a page of `limit` records among partitions. Returns the places that the page reads, each with its number
+    of records.
+    """
     assert limit > 0, limit
     read = places[:limit]
     if not read:
@@ -64,5 +66,7 @@ def shares(places: Sequence[Place], limit: int) -> list[tuple[Place, int]]:
 
 
 def queued(places: Sequence[Place], read: int, gone_on: Sequence[Place]) -> tuple[Place, ...]:
-    """Return the queue after a page that read the first `read` places. Those that go on come last now."""
+    """Return the queue of the next page, after one that read the first `read` places. `gone_on` are those of them that
+    have more to read; they come last now.
+    """
     return (*places[read:], *gone_on)

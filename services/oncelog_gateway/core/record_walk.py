@@ -1,7 +1,9 @@
-"""Walks through fetched batches record by record, and says what became of each record.
+"""Goes through fetched batches record by record, and says what became of each record: committed, aborted, open, a
+marker or without a transaction.
 
-Below the last stable offset a fetch names the aborted transactions, and the client's own rule tells them apart. Behind
-it a transactional record is open, or decided and held back by another transaction: only its leader can say which.
+Up to the last stable offset a fetch names the aborted transactions, and a consumer's own rule tells them apart. Behind
+it a transactional record is open, or it is decided and another transaction holds it back. Only the partition's leader
+can say which.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,14 +25,14 @@ shown.
 
 
 class Transaction(NamedTuple):
-    """A transaction within one walk: its producer, and how many markers of that producer came before."""
+    """A name for a transaction within one walk: its producer id, and how many markers of that producer came before."""
 
     producer_id: int
     number: int
 
 
 class Seen(NamedTuple):
-    """A record as it stands in the log."""
+    """One record of a batch, with what the walk knows of its transaction."""
 
     record: Record
     header: BatchHeader
@@ -49,7 +51,7 @@ class Unreadable(NamedTuple):
 
 
 class Walk:
-    """Walks through the fetched batches of one partition, in order of offsets."""
+    """Goes through the fetched batches of one partition, in order of offsets. Use one for each reading."""
 
     def __init__(self, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> None:
         self._decompressed_bytes_max = decompressed_bytes_max
@@ -59,9 +61,10 @@ class Walk:
     def through(
         self, batches: Buffer, aborted: Sequence[AbortedTransaction] | None
     ) -> Iterator[Seen | Unreadable]:
-        """Yield every record of the batches. `aborted` is None where the batches lie behind the last stable offset.
+        """Yield every record of the batches, or `Unreadable` for a batch that cannot be decoded. `aborted` has the
+        aborted transactions that the fetch named. It is None where the batches lie behind the last stable offset.
 
-        Raises KafkaError(CORRUPT_MESSAGE) where there is no telling where the next batch begins.
+        Raises KafkaError(CORRUPT_MESSAGE) where nothing says where the next batch begins.
         """
         sightings = (
             (Sighting(position, header, True) for position, header in iter_headers(batches))

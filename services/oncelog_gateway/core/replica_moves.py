@@ -1,15 +1,16 @@
 """Plans which replicas move where: to empty storage nodes, or to balance what the nodes have.
 
-Both plans need no memory: they are made from what is there. So after a part of a plan was carried out, or after another
-change, the next plan is the rest. What is being copied counts as if it had arrived.
+Neither plan is stored: each is made from the present replicas. So after a part of a plan was carried out, or after
+another change, the next plan is what is left to do. A replica that is being copied counts as if it had arrived.
 
 A target is a live storage node that is not draining and does not have the partition. Its rack is one that the partition
 is not on yet, if there is such a node; balancing never lessens the number of racks. The replication factor stays.
 
 Evacuation goes partition by partition and takes the node with the fewest replicas. Balancing moves replicas from the
-nodes that have most to those that have least, until they differ by one. A node that gives never receives, so each part
-of the plan is a step forward. Then preferred leaders (the first replica) are evened out by reordering, which copies
-nothing. It goes along a path of nodes, as the one that leads most and the one that leads least may share no partition.
+nodes that have most to those that have least, until they differ by one. A node that gives replicas never receives any,
+so no move is undone by a later one. Then it evens out preferred leaders (the first replicas) by reordering replicas,
+which copies nothing. The node that leads most and the one that leads least may share no partition. So leadership is
+handed on along a path of nodes.
 """
 
 from collections import Counter, deque
@@ -35,7 +36,7 @@ class StorageNode:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The place of a partition now, or once the move that is under way is done."""
+    """On which nodes a partition has its replicas. If it is being reassigned, these are the nodes after that."""
 
     partition: Partition
     replicas: tuple[int, ...]
@@ -50,7 +51,7 @@ class Move:
 
     @property
     def copies(self) -> int:
-        """Replicas that must be copied; 0 where only their order changes."""
+        """How many replicas the move must copy; 0 if it only changes their order."""
         return len(set(self.target) - set(self.replicas))
 
 
@@ -102,7 +103,9 @@ def _raise_if_too_few(placement: Placement, ids: Sequence[int], leaving: frozens
 
 
 class _Cluster:
-    """The placement while a plan changes it. Its counts are of the nodes that may be given replicas."""
+    """The placement of all partitions, changed step by step while a plan is made. It counts the replicas and leaders of
+    each node that may get replicas.
+    """
 
     def __init__(self, placements: Iterable[Placement], nodes: Iterable[StorageNode]) -> None:
         staying = sorted((one for one in nodes if one.stays), key=lambda one: one.node_id)
@@ -119,7 +122,9 @@ class _Cluster:
             self._count(partition, 1)
 
     def _count(self, partition: Partition, sign: int) -> None:
-        """Add this partition to the counts, or take it out of them before it changes."""
+        """Add this partition's replicas to the counts of their nodes (`sign` 1), or subtract them before the partition
+        changes (-1).
+        """
         replicas = [one for one in self.replicas[partition] if one in self._load]
         for node_id in replicas:
             self._load[node_id] += sign
@@ -142,7 +147,7 @@ class _Cluster:
     # ------------------------------------------------------------------------------------------------ evacuation
 
     def without(self, placement: Placement, leaving: frozenset[int]) -> tuple[int, ...]:
-        """Return the replicas of a partition, with each one on `leaving` replaced."""
+        """Return the replicas of a partition, where another node replaces each that is on a node of `leaving`."""
         partition = placement.partition
         target = list(placement.replicas)
         for position, node_id in enumerate(target):
@@ -158,7 +163,9 @@ class _Cluster:
         return tuple(target)
 
     def _heir(self, topic: str, rest: Sequence[int]) -> int:
-        """Return the best node without the partition: on another rack than `rest`, then with the fewest replicas."""
+        """Return the node that shall get a new replica of a partition: first one on another rack than `rest`, then the
+        one with the fewest replicas.
+        """
         racks = {self._rack(one) for one in rest}
 
         def rank(node_id: int) -> tuple[bool, int, int, int]:
@@ -168,7 +175,9 @@ class _Cluster:
         return min((one for one in self.ids if one not in rest), key=rank)
 
     def _rack(self, node_id: int) -> object:
-        """Return a node's rack. Nodes without a rack count as one rack each."""
+        """Return a node's rack. For a node without one it is a value of its own, as if the node were alone
+        in a rack.
+        """
         return self._racks.get(node_id) or node_id
 
     # --------------------------------------------------------------------------------------------------- balance
@@ -185,10 +194,11 @@ class _Cluster:
         return False
 
     def _move_some(self, donor: int, receiver: int) -> bool:
-        """Move replicas from donor to receiver: at most one of each topic. Topics of which the donor has most beyond
-        the receiver come first.
+        """Move replicas from donor to receiver, at most one of each topic, and return whether any was moved. Topics
+        where the donor has most more than the receiver come first.
 
-        The donor never falls below the mean and the receiver never rises above it: such a move would be a detour.
+        The donor never falls below the mean number of replicas, and the receiver never rises above it: such a move
+        would have to be undone.
         """
         total, count = sum(self._load.values()), len(self.ids)
         beyond_mean = self._load[donor] - -(-total // count)
@@ -210,8 +220,8 @@ class _Cluster:
         return left < most
 
     def _movable(self, topic: str, donor: int, receiver: int) -> Partition | None:
-        """Return a partition of the topic to move: one that the donor leads if it leads many, otherwise one that it
-        follows. If there is none of these, return any; None: none may move.
+        """Return a partition of the topic to move from `donor` to `receiver`; None: none may move. If the donor leads
+        more partitions by far, one that it leads is preferred, otherwise one that it follows.
         """
         gives_lead = self._leads[donor] - self._leads[receiver] > 1
         second_best = None
@@ -232,8 +242,8 @@ class _Cluster:
         return self._rack(receiver) not in rest or self._rack(donor) in rest
 
     def even_out_leaders(self) -> bool:
-        """Let one node lead one more and another one less, by reordering replicas along a path between them. False
-        when no path helps.
+        """Let a node that leads many partitions lead one less, and another one more, by reordering replicas. Leadership
+        may be handed on over nodes in between. Returns False when no such change helps.
         """
         for most in sorted(self.ids, key=lambda one: (-self._leads[one], one)):
             path = self._path_to_fewer(most)
@@ -244,8 +254,8 @@ class _Cluster:
         return False
 
     def _path_to_fewer(self, most: int) -> list[int]:
-        """Return a path from `most` to a node that leads at least two fewer. Each node on it could lead a partition
-        of the one before.
+        """Return a path of nodes from `most` to one that leads at least two partitions fewer; empty if there is none.
+        Each node on it can take over a partition from the node before.
         """
         came_from = {most: most}
         waiting = deque([most])

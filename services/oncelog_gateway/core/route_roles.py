@@ -1,4 +1,6 @@
-"""The role that each route needs (ADR 0030). If a route is missing here, the gateway does not start."""
+"""The role that a caller needs for each route of REST and the console (ADR 0030). If a route is missing here, the
+gateway does not start.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -122,5 +124,5 @@ ROLE_OF: Final[Mapping[RouteKey, Role]] = {
 
 
 def without_role(routes: Iterable[RouteKey]) -> list[RouteKey]:
-    """Return the routes that have no role."""
+    """Return those routes that have no role in this module's table."""
     return [key for key in routes if key not in ROLE_OF and key not in OPEN]

@@ -1,4 +1,6 @@
-"""Finds the remembered transactions that took longest, of all transactional ids."""
+"""Finds the transactions that took longest, of all transactional ids, among those whose events the gateway
+remembers.
+"""
 
 from collections.abc import Sequence
 from heapq import nlargest
@@ -28,8 +30,8 @@ class Slowest(NamedTuple):
 
 
 def slowest(changes: Sequence[Event], rows_max: int, now_ms: int) -> Slowest:
-    """Return the slowest transactions. `changes` are events of the kind `transaction`, oldest first. Transactions
-    whose begin is forgotten are left out.
+    """Return the `rows_max` slowest transactions. `changes` are the changes of state of all transactions, oldest first.
+    A transaction whose begin is no longer among them is left out.
     """
     by_id: dict[str, list[Event]] = {}
     for event in changes:

@@ -1,8 +1,8 @@
-"""A timeline as a picture. The client, the coordinator, the marker sender and each partition have a lane. Events go
-from left to right. A line shows where one lane calls another.
+"""A transaction's timeline as a picture with lanes: one each for the client, the coordinator, the marker sender and
+each partition. Events go from left to right. A line shows where one lane calls another.
 
-Events have equal room whatever time lies between them: a commit takes milliseconds and a hung producer minutes. A pause
-of a second or more is a gap with its length.
+Events have equal distances whatever time lies between them, because a commit takes milliseconds and a hung producer
+minutes. A pause of a second or more is a gap with its length.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ TOP: Final = 14
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """An event in the picture: a dot in its lane, and a line from the lane that caused it."""
+    """An event in the picture: a dot in its lane, and a line to it from the lane that caused it."""
 
     x: int
     y: int
@@ -98,7 +98,9 @@ def _partitions(events: Sequence[Event]) -> list[str]:
 
 
 def _way(event: Event) -> tuple[str, list[str]]:
-    """Return the lane that caused the event, and the lanes where it happened."""
+    """Return the lane that caused the event, and the lanes in which it happened. The line of the picture goes from the
+    first to the others.
+    """
     own = [f"{one.topic}-{one.partition}" for one in partitions_of(event)]
     match event.kind:
         case "transaction":

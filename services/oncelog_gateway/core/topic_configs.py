@@ -1,7 +1,7 @@
-"""Topic configuration in JSON: numbers are numbers and lists are lists, and the schema has every key with its bounds.
+"""Topic configs in JSON: numbers are numbers and lists are lists. The JSON schema has every key with its bounds.
 
-Kafka writes all values as text. Here they have their types. So what could never be right is refused before anybody is
-asked, with the key and the bound in the answer.
+Kafka writes all values as text. With types, a value that could never be right is refused before the controller is
+asked, and the error names the key and the bound.
 """
 
 from collections.abc import Mapping
@@ -40,14 +40,18 @@ the number (RFC 7493).
 
 
 def configs_as_text(given: object) -> dict[str, str]:
-    """Return configurations as text, as Kafka writes them. Raises ValueError that names the key and what it may be."""
+    """Return configs of a request as text, as Kafka writes them. Raises ValueError that names the key and its allowed
+    values.
+    """
     if not isinstance(given, dict):
         raise ValueError("an object of topic configurations is wanted")
     return {name: _as_text(name, value) for name, value in given.items()}
 
 
 def changes_as_text(given: object) -> dict[str, str | None]:
-    """Return changes as text, as Kafka writes them. None stays None and brings the default back. Raises ValueError."""
+    """Return changes of configs as text, as Kafka writes them. None stays None: it sets the default again. Raises
+    ValueError.
+    """
     if not isinstance(given, dict):
         raise ValueError("an object of topic configurations is wanted")
     return {
@@ -57,7 +61,7 @@ def changes_as_text(given: object) -> dict[str, str | None]:
 
 
 def as_json(name: str, text: str) -> ConfigJson:
-    """Return the value of a config's text, with its type in JSON. `configs_as_text` takes it back."""
+    """Return the value of a config as JSON with its type, such as a number. It is the inverse of `configs_as_text`."""
     key = TOPIC_CONFIGS.get(name)
     match key.kind if key else "string":
         case "int" | "long":

@@ -1,4 +1,6 @@
-"""Facts that a diagnosis tells of a transaction: its newest events, its state, and where readers stop."""
+"""Helpers of the rules that explain transactions: what the newest events tell, the state as evidence, and where readers
+stop.
+"""
 
 from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Final
@@ -32,7 +34,7 @@ def newest(events: Iterable[Event], fits: Callable[[Event], bool]) -> Event | No
 
 
 def is_activity(event: Event) -> bool:
-    """True if the event is something that the producer itself did."""
+    """True if the producer itself caused the event, by a request or by writing."""
     if event.kind == "transaction":
         return event.text("request") in ("InitProducerId", "AddPartitions", "EndTxn")
     return event.kind in ("opened", "verified")
@@ -53,7 +55,7 @@ def silence_of(facts: TransactionFacts, ended: Event) -> int:
 
 
 def old_client(facts: TransactionFacts, ended: Event | None) -> str:
-    """Return words for the client that had the transactional id before."""
+    """Return in words which client used the transactional id before the event `ended`."""
     known = newest(
         facts.events,
         lambda e: bool(e.text("client_host")) and (ended is None or e.time_ms < ended.time_ms),
@@ -69,8 +71,8 @@ def aborted_after(facts: TransactionFacts, ended: Event) -> bool:
 
 
 def repeated_refusals(facts: TransactionFacts, errors: Set[str]) -> list[Event] | None:
-    """Return the refusals with one of these errors if they are a loop: several, and the last a moment ago. Otherwise
-    return None.
+    """Return the recent refusals with one of these errors if a client repeats its request in a loop: there are several,
+    and the last is a moment old. Otherwise return None.
     """
     found = [
         e
@@ -118,12 +120,14 @@ def activity(event: Event) -> str:
 
 
 def what_is_held(held: Sequence[PartitionFacts]) -> str:
-    """Return in words what these partitions' transaction holds back in them together."""
+    """Return in words how many offsets a transaction holds back in these partitions together."""
     return holds_back(sum(one.held_back for one in held), [one.name for one in held])
 
 
 def where_readers_stop(held: Sequence[PartitionFacts]) -> list[str]:
-    """Return where readers stop in each partition; of several, how much is held back in each."""
+    """Return a sentence for each partition: the offset at which read_committed readers stop. For several partitions it
+    also says how much is held back in each.
+    """
     return [
         f"{one.name}: read_committed stops at offset {one.last_stable_offset}"
         + (f", {counted(one.held_back, 'offset')} held back." if len(held) > 1 else ".")

@@ -1,9 +1,9 @@
-"""A timeline gathered by transaction: when each one began, first wrote, was decided and was complete, and why it
-ended.
+"""Groups the events of a timeline by transaction: when each one began, first wrote, was decided and was complete, and
+why it ended.
 
-The coordinator's changes of state say where one transaction ends and the next begins. What other roles tell belongs to
-the transaction that was open then, or to the last one: a marker may be told of after the completion. What belongs to
-none, such as a producer that begins, stands between two.
+Events of the coordinator's state say where one transaction ends and the next begins. An event of another role belongs
+to the transaction that was open then, or to the last one: news of a marker may come late. Events of no transaction,
+such as a producer's start, stand between two.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ SLOW_AT_LEAST_MS: Final = 100
 
 @dataclass(slots=True)
 class Span:
-    """One transaction with its events."""
+    """One transaction of a timeline: its events, and its times and outcome as these tell them."""
 
     events: list[Event]
     producer_id: int
@@ -60,15 +60,17 @@ class Span:
 
     @property
     def key(self) -> str:
-        """The transaction's key, which stays the same while events follow."""
+        """The id of the transaction's first event, by which pages name it. It stays the same while more
+        events arrive.
+        """
         return self.events[0].id
 
     def duration_ms(self, now_ms: int) -> int:
         return max((self.ended_ms or now_ms) - self.began_ms, 0)
 
     def phases(self, now_ms: int) -> list[tuple[Phase, int, int]]:
-        """Return each phase with its begin and end, in order and without a gap. Clocks of two roles may disagree, so
-        times are fitted.
+        """Return the phases of the transaction with begin and end, in order and without a gap. The clocks of two roles
+        may disagree: such times are moved into order.
         """
         until = max(self.ended_ms or now_ms, self.began_ms)
         decided = min(max(self.decided_ms or until, self.began_ms), until)
@@ -89,7 +91,9 @@ class Between:
 
 
 def gather(events: Sequence[Event]) -> list[Span | Between]:
-    """Return the transactions and what lies between them, oldest first as `events` are."""
+    """Return the transactions of these events, and the events between them. Both `events` and the result are oldest
+    first.
+    """
     gathering = _Gathering()
     for event in events:
         gathering.add_event(event)
@@ -97,8 +101,8 @@ def gather(events: Sequence[Event]) -> list[Span | Between]:
 
 
 def slow_from_ms(spans: Sequence[Span], now_ms: int) -> int:
-    """Return how long a transaction must last to be slow among these: ten times their median, and at least a tenth of
-    a second.
+    """Return the duration from which a transaction counts as slow among these: ten times their median, and at least a
+    tenth of a second.
     """
     durations = sorted(one.duration_ms(now_ms) for one in spans)
     median = durations[len(durations) // 2] if durations else 0

@@ -1,4 +1,6 @@
-"""Troubles of open transactions: those that hang, are late, are two-phase and undecided, or block a consumer group."""
+"""Finds what is wrong with open transactions for the overview: they hang, are late, are two-phase and undecided, or
+block a consumer group.
+"""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -13,7 +15,7 @@ from oncelog_gateway.core.wording import duration
 
 
 class Hang(NamedTuple):
-    """A partition that is held back by a transaction which nobody will end."""
+    """A hanging transaction in one partition: nobody will end it, and read_committed readers wait behind it."""
 
     partition: Partition
     holder: Holder
@@ -23,7 +25,7 @@ class Hang(NamedTuple):
 
 
 class Undecided(NamedTuple):
-    """An open transaction that its coordinator knows."""
+    """A transaction that its coordinator has had open for too long: it is late, or two-phase and not yet decided."""
 
     transactional_id: str
     age_ms: int
@@ -115,7 +117,9 @@ def undecided(
 
 
 def _blocking(groups: Sequence[BlockedGroup], known: Undecided | None) -> Trouble:
-    """Return the trouble of one transaction that blocks groups. `groups` are those groups."""
+    """Return the trouble that one transaction blocks consumer groups. `groups` are all groups that it blocks. `known`
+    is the transaction if it is open for too long.
+    """
     holder = groups[0].holder
     held = sum({one.partition: one.held_back for one in groups}.values())
     where = names(dict.fromkeys(str(one.partition) for one in groups))

@@ -1,4 +1,6 @@
-"""A trouble is one thing that is wrong: what it is, since when, and what to do about it."""
+"""A trouble: one thing that is wrong in the cluster, its age, and what to do about it. The overview is a list of
+troubles.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -71,7 +73,9 @@ def node_words(nodes: Sequence[int]) -> str:
 
 
 def repair_words(nodes: Sequence[int]) -> str:
-    """Return the way out for partitions that are offline: logs say why, and the repair shows what it would cost."""
+    """Return in words what to do about partitions whose nodes cannot use their logs: read the nodes' logs, and see what
+    a repair would cost.
+    """
     return (
         f"the log of {node_words(nodes)} says why; with the node stopped, "
         "`oncelog storage repair FOLDER` shows what is damaged in its data folder"

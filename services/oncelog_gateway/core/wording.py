@@ -1,4 +1,4 @@
-"""Quantities as people read them, in the console and at the command line."""
+"""Writes durations, times, sizes and rates as people read them, for the console and the command line."""
 
 import time
 from collections.abc import Iterable
@@ -41,7 +41,9 @@ def time_of_day(time_ms: int, now_ms: int) -> str:
 
 
 def size(size_bytes: int | None) -> str:
-    """Return a size in the largest binary unit that keeps a number of at least 1."""
+    """Return a size as text in the largest binary unit of which it has at least one: `512 B`, `1.5 KiB`;
+    `–` for None.
+    """
     if size_bytes is None:
         return "–"
     amount = float(size_bytes)
@@ -53,7 +55,7 @@ def size(size_bytes: int | None) -> str:
 
 
 def rate(number: float) -> str:
-    """Return a rate, a second, as text: `0.3`, `12`, `1200`."""
+    """Return a rate per second as text without its unit: `0.3`, `12`, `1200`."""
     return f"{number:.1f}" if 0 < number < 9.95 else f"{number:.0f}"
 
 

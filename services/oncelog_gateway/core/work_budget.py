@@ -1,4 +1,5 @@
-"""Limits how much of a process's time the pages of records may take: a share of it, and what was saved up before.
+"""Limits how much of a process's time the pages of records may take. It is a fixed share, and a little more after a
+pause in which the share was not used.
 
 In `oncelog up` a page is read on the loop of the coordinators and leaders, and a commit crosses that loop many times.
 Where they are processes of their own, the same share keeps the gateway's other pages quick.
@@ -20,15 +21,15 @@ WAIT_MAX_S: Final = 0.25
 
 
 class WorkBudget:
-    """Counts the work of the pages. Times are in seconds, by a clock that never goes back."""
+    """Says how long a page must wait before it works on. Times are in seconds, by a clock that never goes back."""
 
     def __init__(self, now: float) -> None:
         self._saved = BURST_S
         self._at = now
 
     def spend(self, now: float, seconds: float) -> float:
-        """Note `seconds` of work, and return how many seconds to wait before more work. Work that went on without
-        waiting is owed.
+        """Subtract `seconds` of work that was done, and return how many seconds to wait before more. Work beyond the
+        share is a debt, which later waits pay.
         """
         self._saved = min(self._saved + (now - self._at) * SHARE, BURST_S) - seconds
         self._at = now

@@ -1,5 +1,5 @@
-"""The producers that write to a topic, with the sizes of its newest batches added up for each. Batch headers say
-them; no record is read.
+"""Finds the producers that write to a topic, and adds up the sizes of the newest batches of each. Only batch headers
+are read, no records.
 """
 
 from collections.abc import Iterable
@@ -32,7 +32,9 @@ class Writers(NamedTuple):
 
 
 def writers_of(headers: Iterable[BatchHeader], rows_max: int) -> Writers:
-    """Add up batches by producer. Markers are left out, and producers without an id are one row."""
+    """Add up batches by producer, and return the `rows_max` largest. Markers are left out, and all producers without an
+    id are one row.
+    """
     found: dict[int, Writer] = {}
     first = last = -1
     for header in headers:

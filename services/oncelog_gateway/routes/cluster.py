@@ -83,7 +83,9 @@ def probes_router(roles: Roles) -> APIRouter:
 
 
 class _Checking:
-    """Runs one check at a time, for all who ask meanwhile: anybody may ask, and each check asks every role."""
+    """The check behind `/ready`, which asks every role. Requests that arrive while it runs share its result, so that
+    many of them cost one check.
+    """
 
     def __init__(self, roles: Roles) -> None:
         self._roles = roles
@@ -132,7 +134,9 @@ async def _coordinator_check(roles: Roles) -> ReadinessCheck:
 
 
 def _check(name: str, what: str, total: int, failed: Sequence[KafkaError]) -> ReadinessCheck:
-    """Return a check that fails when all of its roles do. While some answer, the gateway shows what they know."""
+    """Return one line of `/ready`. It fails only if none of the roles answered: while some do, the gateway shows what
+    they know.
+    """
     answered = total - len(failed)
     text = f"{answered} of {total} {what} answered" if failed else f"{total} {what} answered"
     return ReadinessCheck(

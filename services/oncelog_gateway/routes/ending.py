@@ -1,4 +1,4 @@
-"""`POST /v1/transactions/…`: the three ways to end a transaction."""
+"""`POST /v1/transactions/…`: abort a hanging transaction, terminate a producer's, or complete a two-phase one."""
 
 from typing import Annotated
 

@@ -52,7 +52,9 @@ class Features:
         )
 
     async def change(self, operator: Operator, feature: str, body: FeatureChange) -> FeatureList:
-        """Change the level of a feature. Raises KafkaError. Returns once this gateway's image shows the change."""
+        """Change the finalized level of a feature. Raises KafkaError. Returns once this gateway's metadata image shows
+        the change.
+        """
         known = self._roles.image.known_levels.get(feature)
         if known is None:
             raise KafkaError(

@@ -1,5 +1,5 @@
-"""`/v1/hanging-transactions`, `/v1/prepared-transactions` and `/v1/marker-queues`: the causes that keep transactions
-from ending.
+"""`/v1/hanging-transactions`, `/v1/prepared-transactions` and `/v1/marker-queues`: transactions that do not end, and
+why.
 """
 
 from typing import Annotated
@@ -81,7 +81,7 @@ def hanging_router(roles: Roles, partitions: Partitions) -> APIRouter:
 
 
 def _place(row: MarkerQueue) -> int:
-    """Return the key of a queue for sorting: the queue without a leader comes first."""
+    """Return a sort key for marker queues: by node, and the queue for partitions without a leader first."""
     return -1 if row.node is None else row.node
 
 

@@ -1,4 +1,4 @@
-"""`/v1/nodes`, `/v1/storage` and `/v1/reassignments`: the duties of nodes, and how they are moved elsewhere."""
+"""`/v1/nodes`, `/v1/storage` and `/v1/reassignments`: what nodes lead and own, and how it is moved to other nodes."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""The query parameters `limit` and `cursor`, the same for every list."""
+"""The query parameters `limit` and `cursor`, which every list of REST takes."""
 
 from typing import Annotated, Final
 

@@ -161,8 +161,8 @@ def records_router(
 
 
 def begin_of(text: str) -> Begin:
-    """Return where to begin reading. Raises RequestValidationError that names the value and what there is to choose
-    from.
+    """Return where a page of records begins, from a text such as `newest` or an offset. Raises RequestValidationError
+    that names the text and what is allowed.
     """
     if text == "newest":
         return Newest()
@@ -182,7 +182,9 @@ def begin_of(text: str) -> Begin:
 
 
 def whole_number(name: str, text: str, most: int, way_out: str = "; give a number") -> int:
-    """Return the number in a page's query. Raises RequestValidationError, as REST does."""
+    """Return the number in a query parameter of a console page. Raises RequestValidationError for other text, as REST
+    does.
+    """
     number = text.strip()
     if number.isascii() and number.isdigit() and len(number) <= len(str(most)):
         found = int(number)

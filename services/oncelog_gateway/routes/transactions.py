@@ -1,4 +1,4 @@
-"""`/v1/transactions`: list and describe."""
+"""`/v1/transactions`: lists transactional ids, and describes one."""
 
 from typing import Annotated
 

@@ -110,7 +110,7 @@ def oncelog(
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command with its arguments. Returns the exit code; a failure is one line on stderr."""
+    """Run one command with its arguments. Returns the exit code; a failure is printed as one line on stderr."""
     command = typer.main.get_command(root)
     try:
         command.main(list(arguments), prog_name="oncelog")
@@ -125,5 +125,5 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def main() -> None:
-    """Run the console script."""
+    """Run the `oncelog` command with the arguments of this process: the entry point of the installed script."""
     sys.exit(run(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""`oncelog acls`: the ACLs that say who may do what, in the words of `kafka-acls`, through Kafka's own protocol."""
+"""`oncelog acls`: lists, adds and deletes ACLs through Kafka's own protocol, with the options of `kafka-acls`."""
 
 import itertools
 import re
@@ -50,7 +50,9 @@ SEE_ALL: Final = "`oncelog acls list` shows all"
 
 
 def _not_empty(given: list[str] | None) -> list[str]:
-    """Return the names without repetitions. Refuses an empty one, on which the client library ends the process."""
+    """Return the names without repetitions. Raises BadParameter for an empty one, on which the client library would end
+    the process.
+    """
     if any(not one.strip() for one in given or ()):
         raise typer.BadParameter("an empty name is none; '*' stands for all")
     return list(dict.fromkeys(given or ()))
@@ -67,8 +69,8 @@ def _principals(given: list[str] | None) -> list[str]:
 
 
 def _operations(given: list[str] | None) -> list[str]:
-    """Return the operations as Kafka writes them. They may be given in any case, with or without underscores:
-    DESCRIBE_CONFIGS is DescribeConfigs.
+    """Return the names of operations as Kafka writes them. They may be typed in any case, with or without underscores:
+    DESCRIBE_CONFIGS gives DescribeConfigs.
     """
     known = {one.casefold(): one for one in WORDS}
     for one in given or ():
@@ -241,7 +243,7 @@ def _filters(
     hosts: Sequence[str] | None,
     permission: Permission,
 ) -> list[AclFilter]:
-    """Return a filter for each combination. An argument that is not given is ANY."""
+    """Return an ACL filter for each combination of these arguments. An argument that is not given matches any value."""
     anything: list[tuple[ResourceType, str | None, PatternType]] = [
         (ResourceType.ANY, None, PatternType.ANY)
     ]
@@ -264,7 +266,7 @@ def _described(client: "Admin", filters: Iterable[AclFilter]) -> list[Acl]:
 
 
 def _operation_of(word: str) -> Operation:
-    """Return the operation of a word: DescribeConfigs is DESCRIBE_CONFIGS."""
+    """Return the operation with this name, as Kafka writes it: `DescribeConfigs` gives `Operation.DESCRIBE_CONFIGS`."""
     return Operation[re.sub(r"(?<=[a-z])(?=[A-Z])", "_", word).upper()]
 
 

@@ -1,4 +1,4 @@
-"""Checks the addresses of a log, for the option that gives one and for the profile that keeps one."""
+"""Checks the addresses of a log, for the options `--bootstrap` and `--gateway` and for the profile that stores them."""
 
 import urllib.parse
 from typing import Final
@@ -9,7 +9,7 @@ PORT_MAX: Final = 65_535
 
 
 def checked_bootstrap(text: str) -> str:
-    """Return a list of HOST:PORT. Raises BadParameter for an entry that is none."""
+    """Return the text if it is a list of HOST:PORT. Raises BadParameter for an entry that is not."""
     for one in text.split(","):
         host, _, port = one.strip().rpartition(":")
         is_port = port.isascii() and port.isdigit() and 0 < int(port[:6]) <= PORT_MAX
@@ -21,7 +21,7 @@ def checked_bootstrap(text: str) -> str:
 
 
 def checked_gateway(text: str) -> str:
-    """Return a URL. Raises BadParameter for a text that is none."""
+    """Return the text if it is a URL. Raises BadParameter otherwise."""
     try:
         parts = urllib.parse.urlsplit(text)
         is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

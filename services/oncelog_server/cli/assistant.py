@@ -196,7 +196,9 @@ class Tools:
 
 @contextmanager
 def _refusals_told() -> Iterator[None]:
-    """Raise a refusal as the tool's error. So the assistant reads what a person would read, with the way out."""
+    """Turn an OncelogError in the block into an error of the MCP tool. So the assistant reads the same text as a
+    person, with the way out.
+    """
     from mcp.server.mcpserver.exceptions import ToolError
 
     try:

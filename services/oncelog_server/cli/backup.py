@@ -1,4 +1,4 @@
-"""`oncelog backup` and `oncelog restore`: a stopped log of one machine, as one file."""
+"""`oncelog backup` and `oncelog restore`: write a stopped log of one machine into one file, and put it back."""
 
 from pathlib import Path
 from typing import Annotated

@@ -23,7 +23,9 @@ _SERVERS: Final = "bootstrap.servers"
 
 
 class KafkaAddress(str):
-    """An address, with the login that is used there and the name of the profile that it is from."""
+    """A Kafka address (`HOST:PORT`, a str) that carries the login to use there, and the name of the profile that gave
+    it.
+    """
 
     __slots__ = ("login", "profile")
     login: ClientLogin | None
@@ -43,8 +45,8 @@ class ClientConfig(NamedTuple):
 
 
 def read_client_config(file: str | None) -> ClientConfig:
-    """Read a file of client properties. Raises OncelogError that names the file, and never shows a value that may be
-    secret.
+    """Read the login and the address from a file of client properties; empty ones for None. Raises OncelogError that
+    names the file, and never shows a value that may be secret.
     """
     if not file:
         return ClientConfig()
@@ -71,7 +73,9 @@ def login_of_address(bootstrap: str) -> ClientLogin | None:
 
 
 def login_properties(bootstrap: str) -> dict[str, str]:
-    """Return the login as properties for a client; empty where the address has no login."""
+    """Return the login that this address carries (see `KafkaAddress`) as client properties; empty if it
+    carries none.
+    """
     from oncelog.client.core.login import properties_of
 
     login = login_of_address(bootstrap)
@@ -87,7 +91,7 @@ def spark_options(file: str) -> dict[str, str]:
 
 
 def given_file(ctx: "Context") -> str | None:
-    """Return the file that was given as `--config` behind the command; None: none was given."""
+    """Return the file that was given as `--config` after the command's name; None: none was given there."""
     found: str | None = ctx.meta.get(_META)
     return found
 
@@ -97,7 +101,7 @@ def file_of_environment() -> str | None:
 
 
 def add_config_option(command: "Command") -> None:
-    """Add `--config` to a command that talks Kafka. The option is read before the address."""
+    """Add the option `--config` to a command that has `--bootstrap`, before it. The file is read before the address."""
     names = [one.name for one in command.params]
     if "bootstrap" in names and "config" not in names:
         command.params.insert(names.index("bootstrap") + 1, _config_option())

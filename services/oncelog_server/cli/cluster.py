@@ -173,8 +173,8 @@ def logs(
 
 
 def _need_the_extra() -> None:
-    """Refuse without the extra `server`, before anything else of a command is imported. A plain install runs `oncelog
-    up` and has no psutil (ADR 0010).
+    """Exit with a hint if the extra `server` is not installed. A plain install runs `oncelog up` and lacks psutil,
+    which the cluster commands need (ADR 0010).
     """
     if importlib.util.find_spec("psutil") is None:
         raise OncelogError(
@@ -205,7 +205,9 @@ def _show(cluster: "Cluster") -> None:
 
 
 def _show_metrics(cluster: "Cluster") -> None:
-    """Print the metrics addresses in a table of their own: the other table has no room left in 80 columns."""
+    """Print the addresses of the processes' metrics as a table. The table of the status has no room left for them in 80
+    columns.
+    """
     from oncelog_server.cluster.status import cluster_status
 
     show_table(
@@ -216,7 +218,9 @@ def _show_metrics(cluster: "Cluster") -> None:
 
 
 class _Progress:
-    """Shows progress: one line that is rewritten on a terminal, elsewhere one line for each process that is done."""
+    """Shows which processes are started or stopped: one line that is rewritten on a terminal, elsewhere one line for
+    each process.
+    """
 
     def __init__(self, verb: str) -> None:
         self._verb = verb

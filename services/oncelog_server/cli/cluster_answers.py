@@ -1,14 +1,15 @@
-"""What the gateway answers about nodes, topics, partitions, groups and tokens: REST's JSON, as the commands read it.
+"""Types of the gateway's REST answers about nodes, topics, partitions, groups and tokens, as the commands read them.
 
-Each type has the fields of the gateway's model of its name; `tests/unit/cli/test_answers_of_rest.py` compares them. The
-models themselves need pydantic, which takes longer to load than a command takes.
+Each type has the fields of the gateway's model with the same name; `tests/unit/cli/test_answers_of_rest.py` compares
+them. The commands do not use the models themselves, because those need pydantic, which takes longer to load than a
+command takes.
 """
 
 from typing import TypedDict
 
 
 class InPartition(TypedDict):
-    """A row that names its partition."""
+    """Any row of an answer that names a topic and a partition."""
 
     topic: str
     partition: int

@@ -192,10 +192,10 @@ def _no_such_offset(cluster: "Admin", error: NoOffsetError) -> OncelogError:
 
 
 def _warn_of_waiting(cluster: "Admin", topic: str, partitions: Sequence[Partition]) -> None:
-    """Warn of open transactions that hold back read_committed: then the end of a partition, its last stable offset,
-    is below the high watermark.
+    """Warn if open transactions hold back records from a read_committed reader: a partition's last stable offset, where
+    it stops, is then below the high watermark.
 
-    The last stable offset is asked for behind the high watermark. So what is written meanwhile is not taken for open.
+    The high watermark is asked for first. So records that are written in between do not look like an open transaction.
     """
     wanted = dict.fromkeys(partitions, END)
     high_watermarks = cluster.list_offsets(wanted)
@@ -212,8 +212,8 @@ def _warn_of_waiting(cluster: "Admin", topic: str, partitions: Sequence[Partitio
 
 
 class Reader:
-    """Polls until every partition is at its end, or enough was read. A member of a group commits the offsets of
-    printed records.
+    """Reads and prints records until every partition is at its end, or enough were printed. In a consumer group it
+    commits the offsets of what it printed.
     """
 
     def __init__(
@@ -296,8 +296,8 @@ class Reader:
         self._commit()
 
     def _lost(self, partitions: frozenset[Partition]) -> None:
-        """Forget what was printed of partitions that another member has now. That member goes on from the committed
-        offsets.
+        """Forget the printed offsets of partitions that another member of the group has now, without committing them.
+        That member begins at the committed offsets.
         """
         for one in partitions:
             self._printed.pop(one, None)
@@ -321,7 +321,7 @@ class Reader:
 
 
 class Printer:
-    """Writes records to stdout as they come."""
+    """Writes records to stdout in the chosen format."""
 
     def __init__(self, form: "Form") -> None:
         self._form = form
@@ -353,7 +353,7 @@ def _printer(
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """A position to begin at: an offset, or the first record of a time."""
+    """Where to begin reading: an offset, or the first record from a time on."""
 
     offset: int
     from_ms: int | None = None

@@ -1,4 +1,6 @@
-"""`oncelog transactions explain` prints the verdict first, then the findings, then the commands to type."""
+"""Prints the answer of `oncelog transactions explain`: the verdict first, then the findings, then the
+commands to type.
+"""
 
 from oncelog_server.cli.rest import Answer
 from oncelog_server.cli.tables import printable, say, show_paragraph
@@ -26,7 +28,9 @@ def show_explanation(found: Explanation) -> None:
 
 
 def _printable(found: Answer) -> Answer:
-    """Return the answer with its texts made printable: a name may hold what moves a terminal's cursor."""
+    """Return the answer with the control characters of its texts replaced, because names may contain what moves a
+    terminal's cursor.
+    """
     if isinstance(found, dict):
         return {name: _printable(value) for name, value in found.items()}
     if isinstance(found, list):

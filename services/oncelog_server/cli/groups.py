@@ -1,4 +1,6 @@
-"""`oncelog groups`: groups with their members and lag, through the gateway; offsets are moved through Kafka."""
+"""`oncelog groups`: shows groups with their members and lag, through the gateway; resets offsets through Kafka's
+protocol.
+"""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -100,7 +102,7 @@ def list_groups(
 
 
 class ListedGroup(Group):
-    """A group in the list of groups, with the sums of its offsets; None where they are not known."""
+    """A group in the list of groups, with sums over its partitions, such as the lag; None where they are not known."""
 
     total_lag: int | None
     total_readable: int | None
@@ -110,7 +112,9 @@ class ListedGroup(Group):
 
 
 def _listed(group: Group, offsets: GroupOffsetPage | None) -> ListedGroup:
-    """Return the group's row. A gateway of the version before tells only the first of these fields."""
+    """Return a row of the list: the group, with its lag and what blocks it. Lag and block are None without `offsets`,
+    and where an older gateway does not tell them.
+    """
     return {
         **group,
         "total_lag": offsets and offsets.get("total_lag"),
@@ -122,7 +126,7 @@ def _listed(group: Group, offsets: GroupOffsetPage | None) -> ListedGroup:
 
 
 def _offsets(rest: "Rest", group_ids: list[str]) -> list[GroupOffsetPage | None]:
-    """Return the offsets of each group; None for one whose lag is not known, and for those after the first
+    """Return the committed offsets of each group. It is None where they cannot be read, and for groups after the first
     `LAGS_MAX`.
     """
 
@@ -189,7 +193,9 @@ def group_offsets(group_id: GroupId, gateway: Gateway = "", output: AsOutput = N
 
 
 def _held(found: GroupOffsetPage) -> str:
-    """Return in words how much of the lag no reader gets now, and the command to look further."""
+    """Return in words how much of a group's lag open transactions hold back, and the command that explains it. Empty if
+    nothing is held back.
+    """
     if not found.get("total_held_back"):
         return ""
     held = f", {found['total_held_back']} of them held back by open transactions"
@@ -200,7 +206,9 @@ def _held(found: GroupOffsetPage) -> str:
 
 
 def _records(offset: GroupOffset) -> str:
-    """Return how many records a read_committed reader gets; `+` where more follows than was read."""
+    """Return as text how many records a read_committed reader would get after this offset. A `+` says that more follows
+    than was read.
+    """
     if offset["lag"] == 0:
         return "0"
     behind = offset["behind"]
@@ -210,8 +218,8 @@ def _records(offset: GroupOffset) -> str:
 
 
 def _note(offset: GroupOffset) -> str:
-    """Return what holds the offset back, why clients that want stable offsets wait, then the metadata that was
-    committed with it.
+    """Return the last column of an offset's row. It names the transaction that holds the group back, open transactions
+    that are about to change the offset, and the metadata committed with it.
     """
     holder = offset.get("held_by")
     unstable = [
@@ -351,7 +359,7 @@ def _assigned(assignments: list[GroupAssignment] | None) -> str:
 
 
 def _ranges(numbers: list[int]) -> str:
-    """Return numbers as ranges, 0-3,7: a member may have hundreds."""
+    """Return sorted partition numbers as ranges, `0-3,7`, because a member may have hundreds."""
     ranges: list[list[int]] = []
     for one in numbers:
         if ranges and ranges[-1][1] == one - 1:

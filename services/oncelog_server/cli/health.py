@@ -1,4 +1,4 @@
-"""`oncelog health` checks everything once, with an exit code for scripts."""
+"""`oncelog health`: asks once whether anything is wrong, and exits with a code for scripts."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -18,7 +18,7 @@ app = typer.Typer(add_completion=False)
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One question about a running oncelog, with its answer."""
+    """One question about a running oncelog, such as whether clients can connect, with its answer."""
 
     name: str
     ok: bool
@@ -41,8 +41,8 @@ def health(bootstrap: Bootstrap = "", gateway: Gateway = "", output: AsOutput = 
 
 
 def checks_of(rest: Rest, bootstrap: str) -> list[Check]:
-    """Return the checks: whether clients can connect, and what the gateway says of everything else (`GET
-    /v1/cluster/health`).
+    """Return the checks of `oncelog health`: whether clients can connect, and what the gateway says of everything else
+    (`GET /v1/cluster/health`).
     """
     return [_checked("kafka clients", lambda: _clients(bootstrap)), *_of_cluster(rest)]
 

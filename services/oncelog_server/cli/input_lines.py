@@ -15,13 +15,13 @@ _PIECE_BYTES: Final = 64 * 1024
 
 
 class Source(Protocol):
-    """A file or a pipe to read from."""
+    """A file or a pipe that lines are read from."""
 
     def read1(self, size: int, /) -> bytes: ...
 
 
 def pieces(source: Source) -> Iterator[list[bytes]]:
-    """Yield the lines that are there, again and again until the end. Lines do not wait for later ones."""
+    """Yield lists of lines as they can be read, until the end. A line is not held back to wait for later ones."""
     parts: list[bytes] = []
     while more := source.read1(_PIECE_BYTES):
         whole, newline, rest = more.rpartition(b"\n")
@@ -56,7 +56,7 @@ def unescaped(text: str) -> bytes:
 
 
 class Lines(NamedTuple):
-    """Records to write, from lines that follow on each other."""
+    """Consecutive lines of the input, read as records to write."""
 
     first: int
     """The number of the first line; from 1, as editors count."""
@@ -64,7 +64,9 @@ class Lines(NamedTuple):
     """The key and the value of each record."""
 
     def parts(self, size: int) -> "Iterator[Lines]":
-        """Yield the lines in parts. A part ends behind each line whose number is a multiple of `size`."""
+        """Split these records so that each part but the last ends with a line whose number is a multiple of `size`.
+        Yields the parts.
+        """
         at = 0
         while at < len(self.records):
             end = at + size - (self.first + at - 1) % size
@@ -74,14 +76,14 @@ class Lines(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LineForm:
-    """The form of a line: its separator and its marker of null."""
+    """How a line is read as key and value: the separator between them, and the text that stands for null."""
 
     key_separator: bytes | None = None
     null_marker: bytes | None = None
 
     def read(self, pieces: Iterable[list[bytes]]) -> Iterator[Lines]:
-        """Yield the records of the lines. Raises OncelogError, with the line's number, at a line of another form. The
-        lines before it have come by then.
+        """Yield the records of the lines. A line of another form raises OncelogError with its number, after the lines
+        before it were yielded.
         """
         separator, marker = self.key_separator, self.null_marker
         first = 1

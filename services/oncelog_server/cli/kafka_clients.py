@@ -1,7 +1,7 @@
-"""oncelog's own clients, made to answer a command in time and in one line.
+"""oncelog's own Kafka clients, set up for commands: they answer in time and report an error in one line.
 
-A client waits until its cluster is there. A command ends instead: the address is tried first, and every call has a
-deadline.
+A client waits until its cluster is there. A command fails instead. So it first tries to connect to the address, and
+every call has a deadline.
 """
 
 import socket
@@ -44,8 +44,8 @@ _NO_SUCH_TOPIC: Final = (
 
 @contextmanager
 def admin(bootstrap: str) -> "Iterator[Admin]":
-    """Yield an admin client. Raises OncelogError when no listener answers at the address, and for a client's error in
-    the block.
+    """Yield an admin client. Raises OncelogError when no listener answers at the address, and when a call within the
+    block fails.
     """
     from oncelog.client.blocking import Admin
 
@@ -61,8 +61,8 @@ def admin(bootstrap: str) -> "Iterator[Admin]":
 
 @contextmanager
 def producer(bootstrap: str, **options: "Unpack[ProducerOptions]") -> "Iterator[Producer]":
-    """Yield a producer, as `admin` does. Leaving the block delivers everything; an error in it aborts the open
-    transaction.
+    """Yield a producer, with errors as of `admin`. Leaving the block waits for all records to be delivered. An error in
+    the block aborts the open transaction.
     """
     from oncelog.client.blocking import Producer
 
@@ -74,7 +74,7 @@ def producer(bootstrap: str, **options: "Unpack[ProducerOptions]") -> "Iterator[
 
 @contextmanager
 def consumer(bootstrap: str, **options: "Unpack[ConsumerOptions]") -> "Iterator[Consumer]":
-    """Yield a consumer, as `admin` does."""
+    """Yield a consumer, with errors as of `admin`."""
     from oncelog.client.blocking import Consumer
 
     login = _reached(bootstrap)
@@ -109,8 +109,8 @@ def existing_partitions(client: "Admin", topic: str, wanted: Sequence[int] | Non
 
 @contextmanager
 def told(failed: str = "", hint: str = "", *, item: str = "") -> Iterator[None]:
-    """Raise a ClientError of the block as OncelogError. Its text says what `failed` for which `item`, and the way
-    out.
+    """Turn a ClientError of the block into an OncelogError. Its text says what `failed` for which `item`, and `hint` as
+    the way out.
     """
     try:
         yield
@@ -134,13 +134,15 @@ def _way_out(error: ClientError) -> str:
 
 
 def words(error: ClientError) -> str:
-    """Return the error's text, with Kafka's name for it."""
+    """Return a client's error as text, with Kafka's name of the error."""
     text, code = str(error), error.error_code
     return text if code is None or code.name in text else f"{text} [{code.name}]"
 
 
 def _reached(bootstrap: str) -> dict[str, str]:
-    """Return the login as settings. Raises OncelogError when no listener answers at any of the addresses."""
+    """Return the login as client settings, once a listener has answered at one of the addresses. Raises OncelogError
+    when none does.
+    """
     login = login_of_address(bootstrap)
     reasons = []
     for address in checked_bootstrap(bootstrap).split(","):
@@ -157,7 +159,7 @@ def _reached(bootstrap: str) -> dict[str, str]:
 
 
 def _try_address(server: Address, login: ClientLogin | None) -> None:
-    """Try to reach a listener, because a client of Kafka would try for ever. Raises OSError when none is there, and
+    """Connect to a listener once, because a Kafka client would try for ever. Raises OSError when none is there, and
     OncelogError for one that wants another login.
     """
     has_tls = login is not None and login.has_tls
@@ -198,7 +200,7 @@ def _connected(server: Address, login: ClientLogin | None) -> socket.socket:
 
 
 def _is_answered(server: Address, answers: BinaryIO) -> bool:
-    """Read one answer. False: the server hung up."""
+    """Read one response of the server. Returns False if the server closed the connection instead."""
     try:
         size = answers.read(4)
         if size[:1] in (b"", _TLS_ALERT):

@@ -1,5 +1,5 @@
-"""Commands by name. The module of a command is imported when the command runs, is completed, or is listed in the
-help.
+"""Loads the commands of `oncelog` by name. A command's module is imported only when the command runs, is completed, or
+is listed in the help.
 """
 
 import difflib
@@ -70,7 +70,7 @@ ADDRESS_VARIABLES: Final = {
 
 
 class HelpfulGroup(TyperGroup):
-    """A group of commands. Without a command it shows its help, and exits as if nothing had failed."""
+    """A command with subcommands. Called without one it prints its help, and exits with code 0."""
 
     def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
         if not args and self.no_args_is_help and not ctx.resilient_parsing:
@@ -80,12 +80,12 @@ class HelpfulGroup(TyperGroup):
 
 
 def command_group(text: str) -> typer.Typer:
-    """Return a command that has commands of its own."""
+    """Return a Typer app for a command with subcommands, such as `oncelog topics`. `text` is its help."""
     return typer.Typer(add_completion=False, help=text, cls=HelpfulGroup, no_args_is_help=True)
 
 
 class LazyGroup(HelpfulGroup):
-    """The root of the command tree."""
+    """The command `oncelog` itself, with all commands as subcommands that are imported when they are asked for."""
 
     def get_params(self, ctx: "Context") -> list["Parameter"]:
         return _with_bare_flags(super().get_params, ctx)
@@ -96,7 +96,9 @@ class LazyGroup(HelpfulGroup):
     def resolve_command(
         self, ctx: "Context", args: list[str]
     ) -> tuple[str | None, "Command | None", list[str]]:
-        """Suggest near names for a command that does not exist. No command is loaded for the comparison."""
+        """Find the command that was typed. For a name that does not exist the error suggests similar names, without
+        loading any command.
+        """
         if args and args[0] not in COMMANDS and not ctx.resilient_parsing:
             near = difflib.get_close_matches(args[0], self.list_commands(ctx))
             if near:
@@ -120,8 +122,8 @@ class LazyGroup(HelpfulGroup):
 
 
 def _prepare(command: "Command", *, is_cluster: bool) -> None:
-    """Give a command `--config` where it talks Kafka, and a check of the variables before it runs, but not before its
-    help.
+    """Add to a command, and to its subcommands, what all of them have: `--config` if it talks Kafka, and a check for
+    unknown ONCELOG_ variables. The check runs before the command, but not before its help.
 
     With a misspelled ONCELOG_BOOTSTRAP a command would go to another log than was meant.
     """
@@ -149,7 +151,9 @@ def _prepare(command: "Command", *, is_cluster: bool) -> None:
 def _with_bare_flags(
     get_params: Callable[["Context"], list["Parameter"]], ctx: "Context"
 ) -> list["Parameter"]:
-    """Return the parameters with no value for flags. Typer's help says `<bool>` of each, as if a flag took one."""
+    """Return a command's parameters, with flags shown without a value. Typer's help would say `<bool>` of each, as if a
+    flag took one.
+    """
     found = get_params(ctx)
     for one in found:
         if getattr(one, "is_flag", False) and one.metavar is None:
@@ -158,8 +162,8 @@ def _with_bare_flags(
 
 
 def _refuse_unknown_variables(*, is_cluster: bool) -> None:
-    """Refuse unknown variables of oncelog. `oncelog up` and the roles do that once more, with the names of all their
-    settings.
+    """Raise OncelogError for ONCELOG_ variables that no setting has. `oncelog up` and the roles check again, with the
+    names of all their settings.
     """
     names = {name for name in os.environ if name.upper().startswith("ONCELOG_")}
     if names <= ADDRESS_VARIABLES:

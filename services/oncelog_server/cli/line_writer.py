@@ -1,7 +1,7 @@
-"""Writes lines with one producer, and knows of each line whether the log has it.
+"""Writes lines as records with one producer, and knows of each line whether it is in the log.
 
 Without transactions a failure leaves part of the input in the log, and a second run of the same input would write that
-part twice. So the error says which lines were written, which were refused, and which are unknown: a record that was
+part twice. So the error says which lines were written, which were refused, and which are unknown. A record that was
 sent and not answered may be in the log.
 """
 
@@ -24,7 +24,9 @@ Headers = list[tuple[str, bytes | None]]
 
 
 class LineWriter:
-    """Counts the lines that the log has acknowledged. For one use: `write`, or `write_in_transactions`."""
+    """Writes one input, and remembers which lines the log has acknowledged. Call `write` or `write_in_transactions`,
+    once.
+    """
 
     def __init__(
         self, producer: "Producer", topic: str, partition: int | None, headers: Headers
@@ -45,16 +47,16 @@ class LineWriter:
 
     @property
     def is_unanswered(self) -> bool:
-        """True if the log did not take, or could not take, something that was sent: the log has the trouble, not the
-        lines.
+        """True if a line was sent and not answered, or was refused with a retriable error. Then the trouble is with the
+        log, not with the lines.
         """
         self._look()
         failures = self._failed.values()
         return bool(self._unknown()) or any(isinstance(one, RetriableError) for one in failures)
 
     def write(self, pieces: Iterable[Lines]) -> None:
-        """Write every line without a transaction. Raises OncelogError at the first that is refused, and says what was
-        written.
+        """Write every line without a transaction. Raises OncelogError at the first one that is refused, with which
+        lines were written.
         """
         try:
             for lines in pieces:
@@ -72,7 +74,7 @@ class LineWriter:
             self.written = self._line_number - len(self._failed.keys() | self._unknown())
 
     def write_in_transactions(self, pieces: Iterable[Lines], batch: int | None) -> None:
-        """Write all lines in one transaction, or each `batch` lines in one. What is not committed when this raises is
+        """Write all lines in one transaction, or in one for each `batch` lines. If this raises, the open transaction is
         aborted.
         """
         count = 0
@@ -115,8 +117,8 @@ class LineWriter:
         self._raise_failure()
 
     def _look(self) -> None:
-        """Note which lines were answered, and how. Lines that were sent together are looked at once the last one was
-        answered.
+        """Record the outcome of lines that were answered since the last call. Lines that were sent together are looked
+        at only when the last of them has its answer.
         """
         left = []
         for together in self._sent:
@@ -135,12 +137,12 @@ class LineWriter:
         return True
 
     def _end(self) -> None:
-        """Wait until every line is answered, or the client has given it up: then its outcome is known."""
+        """Wait until every line is answered, or the client has given it up, and record the outcomes."""
         self._producer.flush()
         self._look()
 
     def _unknown(self) -> set[int]:
-        """Return the lines that may be in the log, or not."""
+        """Return the numbers of lines that were sent, but whose outcome is not known: they may be in the log."""
         doubted = {number for number, error in self._failed.items() if error.may_be_done}
         sent = {number for together in self._sent for number, _ in together}
         return doubted | sent
@@ -157,7 +159,7 @@ class LineWriter:
             raise OncelogError(f"line {number} {said}: {words(error)}")
 
     def _account(self) -> str:
-        """Return in words what is in the log, and what to do so that nothing is there twice."""
+        """Return for an error's text which lines are in the log, and how to go on without writing a line twice."""
         unknown = self._unknown()
         refused = self._failed.keys() - unknown
         missing = unknown | refused
@@ -175,7 +177,9 @@ class LineWriter:
         return f"{', '.join(parts)}; {way}; with --transactional-id all lines are written or none"
 
     def _commit(self, count: int) -> None:
-        """Commit the transaction. A Ctrl-C waits until it is known how the commit ended; a second one does not."""
+        """Commit the transaction of `count` lines. A Ctrl-C takes effect only when the outcome of the commit is known;
+        a second one at once.
+        """
         stopped: KeyboardInterrupt | None = None
         for attempt in range(1, COMMIT_ATTEMPTS_MAX + 1):
             try:

@@ -1,4 +1,4 @@
-"""`oncelog transactions audit`: logs at scale, through Spark."""
+"""`oncelog transactions audit`: runs the Spark job that checks whole logs for faults (`oncelog_server.log_audit`)."""
 
 import os
 import sys
@@ -80,7 +80,7 @@ def _options(bootstrap: str, topics: list[str] | None) -> dict[str, str]:
 
 
 def _session(master: str) -> "SparkSession":
-    """One that says nothing on the terminal but what goes wrong."""
+    """Return a Spark session that prints only errors on the terminal."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
 

@@ -1,7 +1,7 @@
-"""Carries out `oncelog nodes evacuate` and `balance`: step by step, each by a request to the gateway.
+"""Runs `oncelog nodes evacuate` and `balance`: step by step, each step by a request to the gateway.
 
-The gateway keeps nothing between two steps, and each step plans anew. So the command may be interrupted and run again,
-from anywhere, and it survives a restart of the gateway or of the controller.
+The gateway stores nothing between two steps, and plans each step anew. So the command may be interrupted and run again,
+from anywhere. A restart of the gateway or of the controller does not disturb it.
 """
 
 import sys
@@ -46,8 +46,8 @@ def selected(
     roles: Sequence[str],
     output: Output | None,
 ) -> list[int]:
-    """Return the nodes that were named. With --role, return the nodes of that role from an id on, without those that
-    have a given id. If there are none, a line says so.
+    """Return the ids of the nodes to work on: those that were named, or with --role the nodes of that role from
+    `from_id` on. Nodes with an id that was given by hand do not count there. If none is left, a message says so.
     """
     if bool(node_ids) == (role is not None):
         raise typer.BadParameter("name node ids, or give --role and --from-id")
@@ -69,8 +69,8 @@ def selected(
 
 
 def await_fenced(rest: "Rest", node_ids: Sequence[int], timeout_s: float) -> None:
-    """Wait until none of the nodes runs. Raises OncelogError after `timeout_s`; at 0 it does not wait, and the
-    removal itself refuses.
+    """Wait until none of the nodes runs. Raises OncelogError after `timeout_s`. With 0 it does not wait: then the
+    gateway refuses to remove a node that runs.
     """
     deadline = time.monotonic() + timeout_s
     while timeout_s:
@@ -89,7 +89,7 @@ def await_fenced(rest: "Rest", node_ids: Sequence[int], timeout_s: float) -> Non
 
 
 class MoveCommand:
-    """One evacuation or balance, from its first step to its last."""
+    """One run of `oncelog nodes evacuate` or `balance`, from its first step to its last, with its output."""
 
     def __init__(
         self, rest: "Rest", verb: str, body: Mapping[str, object], title: str, output: Output | None
@@ -126,8 +126,8 @@ class MoveCommand:
         return step
 
     def _reordered(self, step: MoveStep) -> int:
-        """Return how many moves only reorder replicas. Those are done with the request itself, and so not among what
-        is left.
+        """Return how many of a step's moves only reorder replicas. They are done when the request returns, so the
+        step's `left_count` does not have them.
         """
         return sum(not one["copy_count"] for one in step["moves"])
 
@@ -156,8 +156,8 @@ class MoveCommand:
         return page["total"]
 
     def _retried(self, ask: Callable[[], AnsweredT], deadline: float) -> AnsweredT:
-        """Return what `ask` returns. A call that fails is repeated for a while: a gateway or a controller that is
-        restarted answers then.
+        """Call `ask` and return its result. A failure is repeated for a while, because the gateway or a controller may
+        be restarting.
         """
         give_up_at = min(deadline, time.monotonic() + RETRY_TIMEOUT_S)
         while True:
@@ -226,9 +226,7 @@ def _warn(text: str) -> None:
 
 
 class _Bar:
-    """Shows on stderr how many partitions are where they should be: a bar on a terminal, else a line every few
-    seconds.
-    """
+    """Shows on stderr how many partitions have been moved: a bar on a terminal, else a line every few seconds."""
 
     def __init__(self, title: str, total: int) -> None:
         self._title = title

@@ -1,4 +1,4 @@
-"""`oncelog nodes`: the duties of nodes, and how they are moved elsewhere before a node stops."""
+"""`oncelog nodes`: shows what nodes lead and own, and moves it elsewhere before a node stops."""
 
 import sys
 import time
@@ -191,7 +191,7 @@ def _roles(node: NodeStatus) -> str:
 
 
 def _drained(rest: "Rest", node: NodeStatus, timeout_s: float) -> NodeStatus:
-    """Return the node once it is drained. A line that is rewritten on a terminal shows what is left."""
+    """Wait until the node is drained, and return its status. On a terminal a line shows what is still to be moved."""
     node_id = node["node_id"]
     deadline = time.monotonic() + timeout_s
     shown = ""
@@ -217,7 +217,7 @@ def _drained(rest: "Rest", node: NodeStatus, timeout_s: float) -> NodeStatus:
 
 
 def _progress(text: str | None) -> None:
-    """Show a line of progress; None clears it."""
+    """Show a line of progress on the terminal, in place of the last one; None removes it."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[K{(text or '')[:79]}")
     elif text is not None:

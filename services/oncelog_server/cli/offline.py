@@ -1,4 +1,4 @@
-"""Partitions whose leader cannot use its log: how they are recognized, and the way out."""
+"""Partitions whose leader cannot use its log, as for damage: how they are recognized, and what to do."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -16,7 +16,7 @@ def is_offline(row: PartitionStatus) -> bool:
 
 
 def way_out(rows: Sequence[PartitionStatus]) -> str:
-    """Return the way out for partitions that are offline: their nodes' logs say why, and the repair shows what it
-    would cost.
+    """Return in words what to do about partitions whose leaders cannot use their logs. The nodes' logs say why, and
+    `oncelog storage repair` shows what a repair would cost.
     """
     return repair_words(sorted({row["leader"] for row in rows if row["leader"] is not None}))

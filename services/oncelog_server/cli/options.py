@@ -1,4 +1,6 @@
-"""Options that most commands share. Each may be given before the command or after it; the nearer one wins."""
+"""Options that most commands share, such as `--bootstrap`. Each may be given before the command's name or after it; the
+latter wins.
+"""
 
 import os
 import sys
@@ -27,7 +29,7 @@ class Output(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Globals:
-    """The options that were given before the command."""
+    """The shared options that were given before the command's name."""
 
     bootstrap: str | None = None
     gateway: str | None = None
@@ -38,8 +40,8 @@ class Globals:
     reason: str | None = None
 
     def address(self, key: str, variable: str, default: str) -> str:
-        """Return the address from the first that gives one: an option, --profile, the variable, the current profile,
-        the default.
+        """Return an address from the first source that has one: the option, --profile, the environment variable, the
+        current profile, the default.
         """
         given: str | None = getattr(self, key)
         if given:
@@ -51,7 +53,7 @@ class Globals:
         return self._of_profile(os.environ.get("ONCELOG_PROFILE"), key) or default
 
     def kafka(self, given: str, file: str | None) -> str:
-        """Return Kafka's address, with the login where there is one (`client_config.py`)."""
+        """Return Kafka's address for a command. It carries the login if there is one (`client_config.py`)."""
         # Imported late: `oncelog up` needs none of it.
         from oncelog_server.cli.client_config import (
             KafkaAddress,
@@ -75,10 +77,10 @@ class Globals:
         return KafkaAddress(address or config.servers or BOOTSTRAP_DEFAULT, config.login, profile)
 
     def token(self, gateway: str) -> str:
-        """Return the token from the first that gives one; empty: none does. The order is --token-file, --profile,
-        ONCELOG_TOKEN, ONCELOG_TOKEN_FILE, the current profile.
+        """Return the API token from the first source that has one; empty: none has. The order is --token-file,
+        --profile, ONCELOG_TOKEN, ONCELOG_TOKEN_FILE, the current profile.
 
-        A profile's token goes to that profile's gateway alone.
+        A profile's token is sent to that profile's gateway alone.
         """
         if self.token_file is not None:
             return token_in(self.token_file)
@@ -107,7 +109,7 @@ CHOSEN: Final[ContextVar[Globals]] = ContextVar("chosen", default=Globals())  # 
 
 
 class OfProfile(str):
-    """A value that knows the profile it is from, for the error when no answer comes from there."""
+    """An address (a str) that carries the name of its profile, for the error when nothing answers there."""
 
     __slots__ = ("profile",)
     profile: str
@@ -132,7 +134,9 @@ def token_in(path: Path) -> str:
 
 
 def credentials(gateway: str) -> dict[str, str]:
-    """Return the headers for a request of the command that runs: its token and its reason."""
+    """Return the HTTP headers for the current command's request to the gateway: its token, and the reason that was
+    given for the audit log.
+    """
     found = CHOSEN.get()
     token = found.token(gateway)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -142,7 +146,7 @@ def credentials(gateway: str) -> dict[str, str]:
 
 
 def named(address: str) -> str:
-    """Return the address, with the name of its profile where it has one."""
+    """Return an address for an error's text, with the name of the profile that it is from, if any."""
     profile = getattr(address, "profile", "")
     return f"{address} of profile {profile}" if profile else address
 
@@ -207,9 +211,9 @@ Execute = Annotated[
 
 
 def confirmed(question: str, *, yes: bool) -> None:
-    """Ask before something that cannot be taken back. Ends the command unless the answer is yes.
+    """Ask the user before something that cannot be undone. Ends the command unless the answer is yes.
 
-    Without a terminal nobody can answer: then only `--yes` will do.
+    Without a terminal nobody can answer: then the option `--yes` is needed.
     """
     if yes:
         return
@@ -225,14 +229,18 @@ def confirmed(question: str, *, yes: bool) -> None:
 
 
 def not_empty(value: str | None) -> str | None:
-    """Return a name as it is. Refuses an empty one, on which the client libraries abort the whole process."""
+    """Return a name as it is. Raises BadParameter for an empty one, on which the client libraries would abort the whole
+    process.
+    """
     if value is not None and not value.strip():
         raise typer.BadParameter("an empty name is none")
     return value
 
 
 def as_spelled(given: Sequence[str] | None, known: Sequence[str]) -> list[str] | None:
-    """Return words of a known list as the list spells them, in whatever case they were typed. Refuses other words."""
+    """Return the given words as `known` spells them, in whatever case they were typed. Raises BadParameter for other
+    words.
+    """
     spelled = {one.casefold(): one for one in known}
     for one in given or ():
         if one.casefold() not in spelled:

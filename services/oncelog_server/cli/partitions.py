@@ -1,4 +1,6 @@
-"""`oncelog partitions` shows why a read_committed consumer waits, and which nodes have the replicas."""
+"""`oncelog partitions`: shows why a read_committed consumer waits, which nodes have the replicas, and
+reassigns them.
+"""
 
 from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import urlencode
@@ -37,7 +39,9 @@ NAMES_MAX: Final = 5
 
 
 class ShowByDefault(TyperGroup):
-    """A group whose first argument, if it is no command, goes to `show`: `oncelog partitions orders`."""
+    """A command with subcommands, of which `show` may be left out: `oncelog partitions orders` means `oncelog
+    partitions show orders`.
+    """
 
     def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
         if not args or (args[0] not in self.commands and args[0] not in ("--help", "-h")):
@@ -93,7 +97,7 @@ def partitions(
 
 
 def _advice(rows: list[PartitionStatus]) -> dict[str, list[str]]:
-    """Return each piece of advice about a transaction once, with the partitions that the transaction holds back."""
+    """Return each sentence of advice about an open transaction, with the partitions that the transaction holds back."""
     found: dict[str, list[str]] = {}
     for row in rows:
         if row["lso_holder"]:
@@ -102,7 +106,7 @@ def _advice(rows: list[PartitionStatus]) -> dict[str, list[str]]:
 
 
 def shortened(names: list[str]) -> str:
-    """Return the first few names, and how many more there are."""
+    """Return the first few names as text, and how many more there are."""
     more = len(names) - NAMES_MAX
     return ", ".join(names[:NAMES_MAX]) + (f" and {more} more" if more > 0 else "")
 
@@ -174,8 +178,8 @@ def _show_replicas(rows: list[Reassignment], *, empty: str) -> None:
 
 
 def _target(rest: "Rest", target: str) -> tuple[str, int | None]:
-    """Return the topic, and the partition or None. A topic's own name goes first: topics may be named like
-    partitions.
+    """Return the topic and the partition that were meant; None as partition: all of the topic. A topic of that very
+    name comes first, as topics may be named like partitions (`orders-0`).
     """
     page: TopicPage = rest.get("/v1/topics", {"limit": PAGE})
     names = {one["name"] for one in page["topics"]}
@@ -199,7 +203,7 @@ def _node_ids(replicas: str) -> list[int]:
 
 
 def in_sync(row: PartitionStatus) -> str:
-    """Return how many replicas are in sync, and which are not."""
+    """Return in words how many replicas of a partition are in sync, and which are not."""
     replicas, isr = row["replicas"], row["isr"]
     missing = [str(one) for one in replicas if one not in isr]
     text = f"{len(isr)} of {len(replicas)}"
@@ -207,8 +211,8 @@ def in_sync(row: PartitionStatus) -> str:
 
 
 def held_by(row: PartitionStatus) -> str | None:
-    """Return the transaction that holds the partition, with its state and age; None: none does. A leader that does
-    not answer is named with its failure.
+    """Return in words which open transaction holds back the partition, with its state and age; None: there is none. If
+    the leader does not answer, its failure is returned.
     """
     if row["failure"]:
         return f"{row['failure']['kafka_error_name']}: {row['failure']['detail']}"

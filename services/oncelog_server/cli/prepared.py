@@ -1,4 +1,6 @@
-"""`oncelog transactions prepared` and `complete`: two-phase transactions, decided with another system (KIP-939)."""
+"""`oncelog transactions prepared` and `complete`: lists two-phase transactions, which an application decides together
+with another system (KIP-939), and ends them by hand.
+"""
 
 from typing import Annotated, Final
 
@@ -90,7 +92,9 @@ def complete(
 
 
 def two_phase_fields(found: Transaction) -> list[tuple[str, object]]:
-    """Return the fields of a two-phase transaction; none if no two-phase transaction is open."""
+    """Return the names and values that a two-phase transaction has besides those of others, for a command to show.
+    Empty for any other transaction.
+    """
     if found.get("prepared") is None:
         return []
     return [("prepared as", found["prepared"]), ("may end it", owner_of(found))]

@@ -177,7 +177,7 @@ def _form(key_separator: str | None, null_marker: str | None) -> "LineForm":
 
 
 def _look_at(file: Path, form: "LineForm") -> None:
-    """Read a file once before anything is written. Raises OncelogError for a line that has another form."""
+    """Check all lines of a file before anything is written. Raises OncelogError for a line that has another form."""
     if not file.is_file():
         return  # A pipe: reading it would empty it.
     with _opened(file) as source:

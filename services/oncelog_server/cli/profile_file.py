@@ -29,7 +29,7 @@ def profiles_path() -> Path:
 
 @dataclass(slots=True)
 class Profiles:
-    """The profiles that the file has."""
+    """The profiles of the file, and which of them is the current one."""
 
     current: str | None = None
     """The profile that is used where none is named."""
@@ -37,8 +37,8 @@ class Profiles:
 
     @classmethod
     def read(cls) -> Self:
-        """Read the file; without one there are no profiles. Raises OncelogError for a file that is not as it should
-        be.
+        """Read the file; if there is none, there are no profiles. Raises OncelogError for a file that cannot be
+        understood.
         """
         path, text = profiles_path(), ""
         try:
@@ -65,7 +65,9 @@ class Profiles:
         return cls(current, profiles)
 
     def named(self, name: str) -> dict[str, str]:
-        """Return a profile's values. Raises OncelogError, with the nearest name that there is."""
+        """Return the values of a profile, such as its addresses. For an unknown name it raises OncelogError, which
+        suggests the nearest one.
+        """
         if name not in self.by_name:
             raise OncelogError(
                 f"there is no profile {name!r} in {profiles_path()}{meant(name, self.by_name)}; "
@@ -102,7 +104,5 @@ def _refuse_unknown(
 
 
 def _quoted(text: str) -> str:
-    """Return the text as a string of TOML. JSON's strings are TOML's, but for one character that JSON leaves as it
-    is.
-    """
+    """Return the text as a TOML string. JSON's notation fits, except for one character that TOML wants escaped."""
     return re.sub("\x7f", r"\\u007f", json.dumps(text, ensure_ascii=False))

@@ -1,8 +1,9 @@
 r"""Formats in which `oncelog consume` prints a record.
 
-A format is text with places in it, as in kcat: `%t` topic, `%p` partition, `%o` offset, `%k` key, `%s` value, `%T`
+A format is text with placeholders, as in kcat: `%t` topic, `%p` partition, `%o` offset, `%k` key, `%s` value, `%T`
 timestamp in milliseconds, `%K` and `%S` lengths in bytes (-1 for null); `%h` headers, `%%` a percent sign. The escapes
-are those of `oncelog produce --key-separator`. A null key or value is the null marker; an empty one is empty.
+are those of `oncelog produce --key-separator`. A null key or value is printed as the null marker, an empty one as
+nothing.
 """
 
 import base64
@@ -23,7 +24,7 @@ Form = Callable[["ConsumerRecord"], str]
 
 
 def form_of(text: str, null_marker: str) -> Form:
-    """Return a function that prints a record in this format. Raises ValueError for a place or an escape that does not
+    """Return a function that formats a record as text. Raises ValueError for a placeholder or an escape that does not
     exist.
     """
 
@@ -66,7 +67,9 @@ def text_of(content: bytes) -> str:
 
 
 def as_json(record: "ConsumerRecord") -> dict[str, object]:
-    """Return a record as JSON. A key or value that is not UTF-8 is under `key_base64` or `value_base64` instead."""
+    """Return a record as a JSON object. A key or value that is not UTF-8 is given in base64, under `key_base64` or
+    `value_base64` instead.
+    """
     return {
         "topic": record.topic,
         "partition": record.partition,

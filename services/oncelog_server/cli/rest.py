@@ -1,4 +1,6 @@
-"""A client of the gateway's REST API. It uses the standard library's, because four kinds of request need no more."""
+"""A client of the gateway's REST API. It is made with Python's standard library, because its four kinds of request need
+no more.
+"""
 
 import http
 import http.client
@@ -36,10 +38,10 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Rest:
-    """A client of one gateway. Every method raises OncelogError: the problem's detail, or that no gateway answers at
-    the address.
+    """A client of one gateway. Every method raises OncelogError, with the detail of the gateway's problem, or that no
+    gateway answers at the address.
 
-    A value that the gateway's schema refuses is a wrong argument like one that this command refuses itself.
+    A value that the gateway's schema refuses is reported like a wrong argument of the command.
     """
 
     def __init__(self, gateway: str) -> None:
@@ -70,7 +72,9 @@ class Rest:
         return self._ask("DELETE", path, None)
 
     def events(self, path: str, last_id: str = "") -> Iterator[Answer]:
-        """Yield the data of each server-sent event as it comes. Ends when the connection does."""
+        """Yield the data of each server-sent event as it arrives, after the event `last_id`. Ends when the connection
+        ends.
+        """
         request = urllib.request.Request(self._base + path, headers={"Accept": EVENT_STREAM})
         if last_id:
             request.add_header("Last-Event-ID", last_id)
@@ -122,13 +126,13 @@ def read_events(lines: Iterable[bytes]) -> Iterator[Answer]:
 
 
 def quoted(name: str) -> str:
-    """Return the name as one segment of a path, slashes included."""
+    """Return the name quoted as one segment of a URL's path; slashes are quoted too."""
     return urllib.parse.quote(name, safe="")
 
 
 def wrong_values(content: bytes) -> str:
-    """Return what the gateway's schema refused, by the names of the command's options. Empty when the problem was
-    another one.
+    """Return in words which values the gateway's schema refused, by the names of the command's options. Empty for any
+    other problem.
     """
     try:
         errors = json.loads(content).get("errors") or ()
@@ -141,7 +145,7 @@ def wrong_values(content: bytes) -> str:
 
 
 def _option(location: str) -> str:
-    """Return the option for a location in a problem: `query.producer_id.0` is the first --producer-id."""
+    """Return the command's option for a location in a problem: `query.producer_id.0` gives `--producer-id`."""
     place, _, name = location.partition(".")
     word = name.split(".")[0].replace("_", "-") or place
     return word if place == "path" else f"--{word}"

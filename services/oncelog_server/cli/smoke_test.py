@@ -70,8 +70,8 @@ def _send(writer: "Producer", name: str, values: tuple[bytes, ...]) -> "list[Del
 
 
 def _committed(bootstrap: str, name: str, timeout_s: float) -> list[bytes]:
-    """Return what a read_committed consumer sees. A commit is answered before its markers are written, so the reader
-    waits for the transactions.
+    """Return the values that a read_committed consumer reads. A commit is answered before its markers are written, so
+    it first waits until no transaction is open.
     """
     with consumer(bootstrap, auto_offset_reset="earliest") as reader:
         reader.assign([Partition(name, 0)])
@@ -80,7 +80,7 @@ def _committed(bootstrap: str, name: str, timeout_s: float) -> list[bytes]:
 
 
 def _uncommitted(bootstrap: str, name: str, timeout_s: float) -> list[bytes]:
-    """Return what a read_uncommitted consumer sees, up to the end of the partition."""
+    """Return the values that a read_uncommitted consumer reads, up to the end of the partition."""
     deadline = time.monotonic() + timeout_s
     found: list[bytes] = []
     with consumer(

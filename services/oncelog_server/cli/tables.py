@@ -47,20 +47,22 @@ cell.
 
 
 def show_json(value: object) -> None:
-    """Print one JSON document, indented."""
+    """Print the value as one JSON document, indented."""
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
 
 
 def printed_as_json(value: object, output: Output | None) -> bool:
-    """Print the document where JSON is wanted. False: it is not, so the caller prints for people."""
+    """Print the value as JSON if JSON is wanted, and return True. Otherwise return False, so that the caller prints it
+    for people.
+    """
     if output == Output.JSON:
         show_json(value)
     return output == Output.JSON
 
 
 def printable(text: str) -> str:
-    """Return the text without characters that move a terminal's cursor or feign another line: anybody may choose
-    names and reasons.
+    """Return the text without control characters, which could move a terminal's cursor or fake another line. Anybody
+    may choose names and reasons.
     """
     if text.isprintable():
         return text
@@ -70,8 +72,8 @@ def printable(text: str) -> str:
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
     """Print a table. A column whose name starts with `>` is a number. Texts are folded between words, never cut.
 
-    A narrow terminal or a long name would break the name inside. Then each row stands by itself with its values under
-    each other: a name is there to be copied.
+    If the terminal is too narrow for that, each row is printed as lines of column and value instead. So a long name
+    stays whole and can be copied.
     """
     names = [column.lstrip(">") for column in columns]
     cells = [[_cell(value) for value in row] for row in rows]
@@ -96,7 +98,9 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empt
 
 
 def show_rows(columns: Columns[RowT], rows: Iterable[RowT], *, empty: str) -> None:
-    """Print a table of rows as REST has them; headings are as in `show_table`."""
+    """Print a table of REST's rows. Each column has a heading, as in `show_table`, and a function from a row to its
+    cell.
+    """
     readers = [itemgetter(one) if isinstance(one, str) else one for one in columns.values()]
     cells = [[read(row) for read in readers] for row in rows]
     show_table(list(columns), cells, empty=empty)
@@ -159,12 +163,12 @@ def of_partition(row: InPartition) -> str:
 
 
 def listed(numbers: Iterable[int]) -> str | None:
-    """Return numbers such as node ids as text; None for no numbers."""
+    """Return numbers such as node ids as text with commas; None for no numbers."""
     return ", ".join(map(str, numbers)) or None
 
 
 def warn_of_incomplete(incomplete: Sequence[Failure], what: str = "not complete") -> None:
-    """Print what is missing from an answer, and end the command as failed if anything is."""
+    """Print the parts of an answer that could not be read. If there are any, end the command with exit code 1."""
     for failure in incomplete:
         warn(f"{what}: {failure['kafka_error_name']}, {failure['detail']}")
     if incomplete:
@@ -188,7 +192,7 @@ def _cell(value: object) -> Text:
 
 
 def _lines(text: str, style: str = "") -> Text:
-    """Return a text of one or several lines, each made printable."""
+    """Return a text of one or several lines for a terminal, without control characters."""
     return Text("\n".join(printable(line) for line in text.split("\n")), style=style)
 
 

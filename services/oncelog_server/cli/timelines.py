@@ -18,7 +18,9 @@ GAP_MS: Final = 1_000
 
 
 def timeline(rest: Rest, transactional_id: str, limit: int, *, follow: bool, is_json: bool) -> None:
-    """Print the timeline of a transaction. Raises OncelogError, as `Rest` does."""
+    """Print the events of a transaction; with `follow` also new ones, until Ctrl-C. Raises OncelogError, as
+    `Rest` does.
+    """
     found: Timeline = rest.get(
         f"/v1/transactions/{quoted(transactional_id)}/timeline", {"limit": limit}
     )
@@ -81,8 +83,8 @@ def _clock(time_ms: int) -> str:
 
 
 def _following(rest: Rest, found: Timeline) -> Iterator[TimelineEvent]:
-    """Yield each new event of the id, and of the producers that the id has had: roles tell some events without the
-    id.
+    """Yield each new event of the transactional id as it happens. Events without that id are matched by the producer
+    ids that it has had.
     """
     last_id = found["events"][-1]["id"] if found["events"] else ""
     seen = {event["id"] for event in found["events"]}
@@ -107,7 +109,9 @@ def _following(rest: Rest, found: Timeline) -> Iterator[TimelineEvent]:
 
 
 def _is_about(event: TimelineEvent, name: str, producers: set[str | int | None]) -> bool:
-    """True if the event may be about the transaction. A hole may have hidden an event of any transaction."""
+    """True if the event may be about the transaction `name`. That includes a hole, which stands for lost events of any
+    transaction.
+    """
     fields = event["fields"]
     if event["kind"] == "hole":
         return True

@@ -25,7 +25,7 @@ class RoleWord(StrEnum):
 
 
 def lifetime_ms(text: str) -> int:
-    """Return a lifetime in milliseconds. Raises BadParameter for a text that is none."""
+    """Return a lifetime such as `30d` in milliseconds. Raises BadParameter for other text."""
     found = re.fullmatch(r"([0-9]{1,9})([mhd])", text)
     if found is None or not int(found[1]):
         raise typer.BadParameter(f"{text!r} is no lifetime; give one like 30d, 12h or 15m")

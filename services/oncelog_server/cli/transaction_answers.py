@@ -1,6 +1,6 @@
-"""What the gateway answers about transactions, producers and sinks: REST's JSON, as the commands read it.
+"""Types of the gateway's REST answers about transactions, producers and sinks, as the commands read them.
 
-As in `cluster_answers`, each type has the fields of the gateway's model of its name.
+As in `cluster_answers`, each type has the fields of the gateway's model with the same name.
 """
 
 from typing import TypedDict

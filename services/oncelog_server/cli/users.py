@@ -1,5 +1,5 @@
-"""`oncelog users`: the users that may log in with SCRAM, through Kafka's own protocol, and lines for a file of PLAIN
-users.
+"""`oncelog users`: lists, adds and deletes users that log in with SCRAM, through Kafka's own protocol, and prints lines
+for a file of PLAIN users.
 """
 
 from enum import StrEnum

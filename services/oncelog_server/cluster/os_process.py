@@ -1,8 +1,9 @@
-"""Processes that outlive the process that started them: found again by pid and start time, never by pid alone.
+"""Processes that outlive the command that started them. They are found again by process id and start time, never by the
+id alone.
 
-Each leads a session of its own, so neither a Ctrl-C nor the end of the terminal reaches it. The process that started it
-is its parent and must reap it. Another process finds it in the state file and cannot reap it. Both see the same thing
-here: a process that has ended and waits to be reaped has ended.
+Each leads a session of its own, so neither a Ctrl-C nor the end of the terminal reaches it. The command that started it
+is its parent and must reap it (take its exit status). Another command finds it in the state file and cannot reap it.
+For both, a process that has ended and waits to be reaped counts as ended.
 """
 
 import contextlib
@@ -24,8 +25,8 @@ POLL_S: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class ProcessRef:
-    """One process of this machine, which its pid and its start time identify for good: a pid is given again, the pair
-    is not.
+    """A reference to one process of this machine, by process id and start time. The system gives an id again, but not
+    the same pair.
     """
 
     pid: int
@@ -88,8 +89,8 @@ class ProcessRef:
         return True
 
     def reap(self) -> None:
-        """Take the exit status of a child that has ended. For a process that is no child of ours, the system does
-        that.
+        """Take the exit status of a child that has ended, so that the system can forget it. Does nothing for a process
+        that is no child of ours.
         """
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self.pid, os.WNOHANG)

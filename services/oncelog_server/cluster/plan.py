@@ -23,7 +23,7 @@ FREE_PORTS: Final = range(20_000, 32_000)
 
 @dataclass(frozen=True, slots=True)
 class RolePlan:
-    """The names and node ids of the processes of one role."""
+    """A role of the plan: how its processes are named, and which node ids they have."""
 
     role: str
     module: str
@@ -43,7 +43,7 @@ PER_ROLE_MAX: Final = 9
 
 @dataclass(frozen=True, slots=True)
 class ClusterShape:
-    """The number of processes of each role."""
+    """How many processes of each role a cluster has."""
 
     controllers: int = 2
     storage: int = 3
@@ -60,7 +60,7 @@ class ClusterShape:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One process of the cluster, with what stays the same when it is started again."""
+    """One process of a planned cluster: its name, node id and ports, which stay the same when it is started again."""
 
     name: str
     role: str
@@ -129,10 +129,10 @@ def plan_more(members: tuple[Member, ...], role: RolePlan, count: int) -> tuple[
 def replan_ports(
     members: tuple[Member, ...], ports: "FreePorts", *, port: int, gateway_port: int
 ) -> tuple[Member, ...]:
-    """Return the same processes for another start. They keep their ports where those are free, and take given ports
-    where those are given.
+    """Return the same processes with ports for another start. Each keeps its port if that is free; `port` and
+    `gateway_port` win unless they are 0.
 
-    Raises OncelogError for a given port that is in use.
+    Raises OncelogError for one of these two that is in use.
     """
     counts = {role: sum(one.role == role.role for one in members) for role in ROLES}
     given = _given(ports, counts, port, gateway_port)
@@ -155,7 +155,7 @@ def replan_ports(
 
 
 def ports_of(members: Iterable[Member]) -> list[int]:
-    """Return every port that is meant for one of the members."""
+    """Return all ports of these processes."""
     planned = ((one.rpc_port, one.port, one.metrics_port) for one in members)
     return [port for its in planned for port in its if port]
 
@@ -163,7 +163,9 @@ def ports_of(members: Iterable[Member]) -> list[int]:
 def _given(
     ports: "FreePorts", counts: dict[RolePlan, int], port: int, gateway_port: int
 ) -> dict[tuple[str, int], int]:
-    """Return the given ports by role and index. They are taken before any free port, which might be one of them."""
+    """Return the ports that the user gave, by role and index of the process. They are reserved first, so that no free
+    port is the same.
+    """
     return {
         (role.role, index): ports.exactly(first + index, role)
         for role, first in ((LISTENER, port), (GATEWAY, gateway_port))
@@ -172,9 +174,10 @@ def _given(
 
 
 class FreePorts:
-    """Hands out each free port once. A plan that needs ports for several purposes uses one object for all of them.
+    """Hands out free ports of this machine, each once. A plan that needs ports for several purposes uses one object for
+    all of them.
 
-    The ports are neighbours, from a random place on: two plans made at once hardly ever have a port in common.
+    The ports follow each other from a random one on, so two plans that are made at once hardly ever share a port.
     """
 
     def __init__(self) -> None:
@@ -184,7 +187,7 @@ class FreePorts:
         self._ahead: Iterator[int] = itertools.cycle((*FREE_PORTS[at:], *FREE_PORTS[:at]))
 
     def keep(self, ports: Iterable[int]) -> None:
-        """Keep ports that are meant for something, even if nobody listens there yet: `take` leaves them alone."""
+        """Reserve ports that have a purpose already, even if nobody listens there yet. `take` does not return them."""
         self._kept.update(ports)
 
     def next_port(self) -> int:
@@ -195,7 +198,7 @@ class FreePorts:
         raise OncelogError(f"no free port between {FREE_PORTS.start} and {FREE_PORTS.stop}")
 
     def again(self, port: int) -> int:
-        """Return this port if it is free. Otherwise, or if it is 0, return another one."""
+        """Return this port if it is free. If it is in use or 0, return another one."""
         if port == 0 or port in self._taken or not _is_free(port):
             return self.next_port()
         self._taken.add(port)

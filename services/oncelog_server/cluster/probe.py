@@ -1,4 +1,4 @@
-"""Asks a process whether it is ready, by the standard gRPC health check, without generated code."""
+"""Asks a process of the cluster whether it is ready, by the standard gRPC health check. It needs no generated code."""
 
 import contextlib
 import socket
@@ -17,7 +17,7 @@ _SERVING: Final = b"\x08\x01"
 
 
 class HealthProbe:
-    """Asks one address again and again. Close it, or use it as a context manager."""
+    """Makes health checks of one address over one connection. Close it, or use it as a context manager."""
 
     def __init__(self, address: str, tls: PeerTls | None = None) -> None:
         self._address = address

@@ -39,8 +39,8 @@ _KAFKA_NUMBER: Final = 2
 
 
 def keep_doors_plain(state: ClusterState) -> None:
-    """Leave the listeners in plaintext, for `Cluster(on_plan=…)`: processes prove their roles to each other, and
-    clients come as to any cluster.
+    """Let clients connect to a secured cluster without TLS and login; only the processes still prove their roles to
+    each other. For tests, as `Cluster(on_plan=keep_doors_plain)`.
     """
     for member in state.members:
         if member.role == LISTENER:
@@ -51,7 +51,7 @@ def keep_doors_plain(state: ClusterState) -> None:
 
 
 class ClusterSecurity:
-    """The certificates and logins in one cluster's folder."""
+    """The certificates, passwords and tokens in one cluster's folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / _FOLDER
@@ -59,8 +59,8 @@ class ClusterSecurity:
         self.metrics_token = folder / METRICS_TOKEN
 
     def prepare(self, bootstrap: str) -> None:
-        """Prepare a start. Roles get new certificates from the CA that is there; the administrator's password and the
-        token of the metrics stay.
+        """Write the files of a start. Each role gets a new certificate from the CA, which is made if there is none. The
+        administrator's password and the token of the metrics stay.
         """
         from oncelog.security.pki import make_development_pki, write_private
 
@@ -82,12 +82,14 @@ class ClusterSecurity:
             write_private(self.metrics_token, f"{secrets.token_hex(32)}\n".encode())
 
     def tls(self, role: str = GATEWAY) -> MutualTls:
-        """Return the identity of a role. A caller from outside the cluster has the gateway's."""
+        """Return the TLS identity of a role. Calls from outside the cluster use the gateway's."""
         files = (self._folder / name for name in (f"{role}.pem", f"{role}.key", "ca.pem"))
         return MutualTls(*files)
 
     def environment(self, role: str, address: str) -> dict[str, str]:
-        """Return the environment variables for a process of this role. `address` is where clients come to."""
+        """Return the environment variables that secure a process of this role. `address` is where clients
+        connect to it.
+        """
         tls = self.tls(role)
         of_node = {
             "ONCELOG_NODE_TLS_CERTIFICATE_FILE": str(tls.certificate),
@@ -109,9 +111,10 @@ class ClusterSecurity:
         }
 
     def admit_admin(self, controllers: Sequence[str]) -> None:
-        """Give the administrator's login to the active one of these controllers. Raises OncelogError.
+        """Create the user admin at the active one of these controllers. Raises OncelogError.
 
-        Nobody can log in before the first user is there, so this call goes by the listener's own way.
+        Nobody can log in before the first user exists. So this sends the request that a listener would send, with a
+        listener's certificate.
         """
         from oncelog.security.scram import ITERATIONS_MIN, make_credential
 

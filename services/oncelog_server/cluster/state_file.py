@@ -15,7 +15,7 @@ VERSION = 1
 
 @dataclass(slots=True)
 class ClusterState:
-    """The plan of the cluster, and the process that each member has now."""
+    """What the state file holds: the plan of the cluster, and which process each member has now."""
 
     members: tuple[Member, ...]
     environment: dict[str, str] = field(default_factory=dict)
@@ -37,8 +37,8 @@ class ClusterState:
 
 
 def read_state(folder: Path) -> ClusterState | None:
-    """Return the state; None when no cluster was started in this folder. Raises OncelogError for a file that is not
-    ours.
+    """Return the state from a cluster's folder; None when no cluster was started there. Raises OncelogError for a file
+    that oncelog did not write.
     """
     try:
         content = json.loads((folder / STATE_FILE).read_text())

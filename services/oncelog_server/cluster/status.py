@@ -1,5 +1,5 @@
-"""The status of each process of a cluster, from the machine's view of the process and the controllers' view of its
-node.
+"""The status of each process of a local cluster: what this machine says of the process, and what a controller says of
+its node.
 """
 
 from collections import Counter
@@ -89,7 +89,9 @@ def _with_node(state: str, image: MetadataImage | None, member: Member) -> str:
 
 
 def _by_activity(described: dict[str, pb.DescribeControllerResponse | None]) -> list[str]:
-    """Return the names of the controllers that answered, the active one first: its image is the newest."""
+    """Return the names of the controllers that answered. The active one comes first, because its metadata are the
+    newest.
+    """
     answered = {name: answer for name, answer in described.items() if answer is not None}
     return sorted(answered, key=lambda name: not answered[name].active)
 

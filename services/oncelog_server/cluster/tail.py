@@ -1,4 +1,4 @@
-"""Reads the end of a process's log, for errors that tell why the process ended."""
+"""Reads the end of a process's log, for errors that say why the process ended."""
 
 from pathlib import Path
 from typing import Final

@@ -1,4 +1,4 @@
-"""Asks the controllers of a cluster about it from outside, with plain gRPC."""
+"""Asks the controllers of a cluster about it, as a test or a command outside of it, with plain gRPC."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ ASK_TIMEOUT_S: Final = 2.0
 def describe_controller(
     address: str, tls: PeerTls | None = None
 ) -> pb.DescribeControllerResponse | None:
-    """Return what a controller says of itself; None when it does not answer."""
+    """Return what a controller answers about itself; None when it does not answer."""
     request = pb.DescribeControllerRequest()
     with open_blocking_channel(address, tls) as channel:
         controller = PlainStub(channel, CONTROLLER)
@@ -38,7 +38,9 @@ def is_active(address: str, tls: PeerTls | None = None) -> bool:
 
 
 def read_image(addresses: Iterable[str], tls: PeerTls | None = None) -> MetadataImage | None:
-    """Return the image of the first of these controllers that shows one."""
+    """Return the metadata image (the cluster's metadata) of the first of these controllers that gives one; None if none
+    does.
+    """
     request = pb.WatchMetadataRequest(from_metadata_offset=-1)
     for address in addresses:
         with open_blocking_channel(address, tls) as channel:
@@ -70,7 +72,9 @@ def await_whole(
 
 
 def what_is_missing(image: MetadataImage, node_ids: Iterable[int]) -> str:
-    """Return what is missing until every part of the cluster is at work; empty when nothing is."""
+    """Return in words what is still missing: a node in service, a partition's leader, or a shard's coordinator. Empty
+    when nothing is.
+    """
     for node_id in node_ids:
         node = image.nodes.get(node_id)
         if node is None or node.fenced:

@@ -1,7 +1,7 @@
 """Reads from Spark's checkpoint how far the query has come. The checkpoint survives the driver's death.
 
-`offsets/N` is written before micro-batch N runs, `commits/N` after its sink has committed. So the newest commit says
-what is done, and an offsets file without its commit is a micro-batch under way.
+`offsets/N` is written before micro-batch N runs, and `commits/N` after its sink has committed. So the newest commit
+says what is done. An offsets file without its commit is a micro-batch that runs or was interrupted.
 """
 
 import json
@@ -11,8 +11,8 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class PipelineProgress:
-    """The progress that a checkpoint shows. `done` maps each partition of the input topic to the offset before which
-    all is done.
+    """How far the query has come, as its checkpoint shows. `done` has for each partition of the input topic the first
+    offset that is not done.
     """
 
     batches_done: int
@@ -28,7 +28,7 @@ class PipelineProgress:
 
 
 def read_progress(checkpoint: Path, topic: str) -> PipelineProgress:
-    """Return the progress in `checkpoint`, which need not exist yet."""
+    """Return how far the query of this checkpoint has read `topic`. The checkpoint need not exist yet."""
     offsets = _batches(checkpoint / "offsets")
     commits = _batches(checkpoint / "commits")
     last_done = max(commits, default=None)

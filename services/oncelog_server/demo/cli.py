@@ -1,4 +1,4 @@
-"""The command `oncelog demo`."""
+"""The command `oncelog demo`: its options, and the start of a run."""
 
 import shutil
 import signal
@@ -94,8 +94,8 @@ def _scenario(rows: int, seed: int, input_file: Path | None, key: str | None) ->
 
 
 def run_demo(scenario: Scenario, given: GivenLog | None = None, *, keep: bool, stay: bool) -> bool:
-    """Run the demo in a folder of its own, on a log of its own or a given one. True when every check of the proof
-    holds.
+    """Run the demo in a folder of its own, on a log that it starts or on `given`. Returns True when every check of the
+    proof holds.
     """
     folder = Path(tempfile.mkdtemp(prefix="oncelog-demo-"))
     started_at = time.monotonic()

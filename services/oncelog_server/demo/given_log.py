@@ -1,4 +1,6 @@
-"""A log that runs already, whose address and login a `client.properties` names. The demo does not kill it."""
+"""A log that runs already, for the demo to use. A `client.properties` file names its address and login. The demo does
+not kill it.
+"""
 
 import secrets
 from pathlib import Path
@@ -9,7 +11,7 @@ from oncelog_server.cli.client_config import KafkaAddress, read_client_config
 
 
 class GivenLog:
-    """A log that the demo did not start, with those members of `OncelogServer` that a run needs."""
+    """A log that the demo did not start. It has those methods of `OncelogServer` that a run of the demo needs."""
 
     def __init__(self, file: Path) -> None:
         """Read the file. Raises OncelogError for a file that cannot be read, or names no address."""
@@ -25,4 +27,4 @@ class GivenLog:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Do nothing: the log goes on."""
+        """Do nothing: the log keeps running."""

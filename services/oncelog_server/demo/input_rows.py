@@ -30,7 +30,7 @@ class UnreadableInput(OncelogError):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """All rows of one file, column by column."""
+    """All rows of one input file, stored column by column."""
 
     columns: dict[str, list[Cell]]
     key_column: str

@@ -1,11 +1,11 @@
-"""The transformation that the pipeline applies to a chunk of records. Pure: records in, records out, nothing kept
-between chunks.
+"""The transformation that the demo's Spark pipeline applies to a chunk of records. Pure: records in, records out, and
+nothing is kept between chunks.
 
-Payments are checked, and the good ones of a chunk are netted into one ledger entry per merchant. An entry lists the
-payments it nets, so that every one of them can be found again, and nothing has to be believed. Refunds go to a topic
-of their own as well; what cannot be booked goes to `rejected` with the reason and the bytes as they came.
+Payments are checked, and the good ones of a chunk become one ledger entry for each merchant, with their sum. An entry
+lists its payments, so the proof can find every one of them. Refunds also go to a topic of their own. A payment that is
+not valid goes to `rejected`, with the reason and its bytes as they came.
 
-Rows of a file that was brought are counted and summed per key in the same way.
+Rows of a user's file are counted and summed per key in the same way.
 """
 
 import json
@@ -21,7 +21,7 @@ KINDS = frozenset({"payment", "refund"})
 
 
 class Output(NamedTuple):
-    """A record to be written."""
+    """A record that the pipeline writes, with its topic."""
 
     topic: str
     key: bytes
@@ -29,11 +29,13 @@ class Output(NamedTuple):
 
 
 class InvalidPayment(ValueError):
-    """A payment that cannot be booked; the text is the reason."""
+    """A payment that is not valid, and so goes to `rejected`; the text is the reason."""
 
 
 def net_payments(records: Iterable[tuple[bytes | None, bytes | None]]) -> list[Output]:
-    """Net one chunk of (key, value): a ledger entry per merchant, each refund, each rejected payment."""
+    """Sum up one chunk of payments, given as (key, value). Returns the records to write: a ledger entry per merchant,
+    each refund, each rejected payment.
+    """
     lines: dict[str, list[tuple[int, str, int]]] = {}
     outputs: list[Output] = []
     for key, value in records:
@@ -56,7 +58,9 @@ def net_payments(records: Iterable[tuple[bytes | None, bytes | None]]) -> list[O
 def net_rows(
     records: Iterable[tuple[bytes | None, bytes | None]], numeric_columns: Sequence[str]
 ) -> list[Output]:
-    """Count one chunk of (key, value) per key and sum `numeric_columns`. Values are objects with a `row` number."""
+    """Count the rows of one chunk per key, and sum `numeric_columns`. Returns the records to write. Values are JSON
+    objects with a `row` number.
+    """
     rows: dict[bytes, list[int]] = {}
     cells: dict[bytes, list[list[int | float]]] = {}
     for key, value in records:

@@ -1,11 +1,11 @@
 """Card payments drawn from a seed: the input of the demo when the user gives no file.
 
 Blocks of 10,000 rows are drawn one by one, each from a generator seeded with (seed, block). So any block can be made
-again without the ones before it. That lets a producer go on after a crash with nothing remembered. It lets the proof
-compute the right answer from the seed, without reading a single record of the log.
+again without the ones before it. A producer can go on after a crash though it has stored nothing, and the proof can
+compute the right answer without reading the log.
 
-Accounts are skewed as real ones are (a few are very busy), some rows are refunds, and a few are wrong on purpose. The
-generator knows which: a row it spoiled has to turn up among the rejected, and no other row may.
+As in reality a few accounts are very busy. Some rows are refunds, and a few are invalid on purpose. Each of these must
+turn up among the rejected, and no other row may.
 """
 
 import random
@@ -30,7 +30,9 @@ _FAULTS = ("amount", "currency", "merchant", "torn")
 
 
 class Payment(NamedTuple):
-    """One payment. `amount_cents` is what was sent, and positive for refunds too; `fault` is None for a good row."""
+    """One payment. `amount_cents` is what was sent, and positive for refunds too; `fault` says what was made invalid,
+    and is None for a good row.
+    """
 
     payment_id: int
     account: str
@@ -49,7 +51,9 @@ class Payment(NamedTuple):
         return self.account.encode()
 
     def value(self) -> bytes:
-        """Return the payment as about 150 bytes of JSON. A torn row ends in the middle."""
+        """Return the payment as about 150 bytes of JSON, as it is sent. A row with the fault of being torn ends in the
+        middle.
+        """
         kind = "refund" if self.is_refund else "payment"
         currency = "XXX" if self.fault == "currency" else "EUR"
         text = (

@@ -33,7 +33,9 @@ QUICK_START_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 @dataclass(frozen=True, slots=True)
 class PipelineSettings:
-    """The settings of the driver. `numeric_columns` is None for payments, else the columns to sum per key."""
+    """The settings of the demo's Spark driver. `numeric_columns` is None for payments, else the columns to
+    sum per key.
+    """
 
     bootstrap: str
     input_topic: str
@@ -50,7 +52,7 @@ class PipelineSettings:
 
 
 def read_settings(path: Path) -> PipelineSettings:
-    """Read settings as `write` has written them."""
+    """Read the settings that `PipelineSettings.write` has written."""
     content = json.loads(path.read_text())
     columns = content.pop("numeric_columns")
     return PipelineSettings(**content, numeric_columns=None if columns is None else tuple(columns))
@@ -85,7 +87,7 @@ def _arrow(outputs: list[Output]) -> "pa.RecordBatch":
 
 
 def start_session(scratch: str, jvm_options: str = QUICK_START_JVM) -> "SparkSession":
-    """Start a local session on two cores, reachable from this machine only."""
+    """Start a Spark session in this process with two cores, reachable from this machine only."""
     from pyspark.sql import SparkSession
 
     return (
@@ -139,7 +141,7 @@ def main(arguments: list[str]) -> int:
 def run_until_stopped(
     make_session: Callable[[], "SparkSession"], settings: PipelineSettings
 ) -> None:
-    """Run the query until SIGTERM. Raises what ended the query."""
+    """Run the query until SIGTERM. Raises the error that ended the query before that, if any."""
     is_stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: is_stopping.set())
     spark = make_session()

@@ -27,7 +27,7 @@ DECIDED_TIMEOUT_S: Final = 30.0
 
 
 class ProofFailed(OncelogError):
-    """The proof failed: something is missing, doubled or wrong, and time is up."""
+    """The proof does not hold: at the deadline something is missing, doubled or wrong."""
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""Processes that are started to be killed: `oncelog up`, and anything else that runs in a session of its own.
+"""Processes that the demo and tests start in order to kill them: `oncelog up`, the Spark driver and the like.
 
 A process here leads its own session and process group, so one signal reaches it and everything it started. A Ctrl-C on
 the terminal reaches none of them: the process that started them stops them. What a process prints goes to a file. The
@@ -100,10 +100,9 @@ class OwnProcess:
 
 
 class OncelogServer:
-    """`oncelog up` as a child process that can be killed and started again where it was.
+    """`oncelog up` as a child process that can be killed, and started again on the same data and ports.
 
-    The first start takes free ports, or those given; every later one takes the same again, so clients find it.
-    Use it as a context manager: the process never outlives the block.
+    The first start takes free ports, or those given. Use it as a context manager: the process never outlives the block.
     """
 
     client_config = ""

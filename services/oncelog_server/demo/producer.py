@@ -1,10 +1,10 @@
-"""The producer of the demo. It sends every row once, through an oncelog that is killed under it, and through its own
-death.
+"""The demo's producer. It sends every row exactly once, though oncelog is killed meanwhile, and the producer itself
+too.
 
-It remembers nothing. After any doubt a new instance takes the same transactional.id: `init_transactions` fences the old
-instance and ends whatever it left open, and from then on the outcome of every earlier transaction is decided. Rows are
-sent in order, a transaction at a time, so the largest committed row number says where to go on; it is read back from
-the end of each partition at read_committed. An unknown commit is not guessed at: it is looked up.
+It stores nothing. After any doubt a new instance begins with the same transactional.id: `init_transactions` fences the
+old instance and ends whatever it left open. From then on every earlier transaction is decided. Rows are sent in order,
+one transaction after another. So the largest committed row number says where to go on. It is read from the end of each
+partition at read_committed. The outcome of a commit without an answer is not guessed but looked up.
 """
 
 import threading
@@ -26,15 +26,15 @@ RETRY_PAUSE_S = 0.5
 
 
 class ProducerGaveUp(OncelogError):
-    """No instance of the producer sent all rows."""
+    """The producer was restarted too often, and has not sent all rows."""
 
 
 class ProducerCrashed(Exception):
-    """The producer's instance is to crash, as if its process died: nothing of the instance is cleaned up."""
+    """Raised within a producer's instance to make it crash, as if its process died: nothing is cleaned up."""
 
 
 class DemoProducer:
-    """Sends all rows of a scenario. `run` blocks; the counters may be read from other threads."""
+    """Sends all rows of a scenario. `run` blocks; other threads may read the counters meanwhile."""
 
     def __init__(
         self, bootstrap: str, scenario: Scenario, transactional_id: str, transaction_rows: int
@@ -49,9 +49,9 @@ class DemoProducer:
         self.stopped = threading.Event()
 
     def run(self, on_halfway: Callable[[int], bool]) -> None:
-        """Send every row. `on_halfway(first row)` is called in the middle of each transaction.
+        """Send every row. `on_halfway(first row)` is called in the middle of each transaction. When it returns True,
+        the instance crashes there, and a new one goes on.
 
-        When it returns True, the instance crashes there, and a new one goes on.
         Raises ProducerGaveUp when INSTANCES_MAX instances were not enough.
         """
         zombie: Producer | None = None
@@ -133,7 +133,9 @@ class DemoProducer:
 
 
 def _commit(producer: Producer) -> None:
-    """Commit. While the answer does not come in time, ask again, for as long as a delivery may take."""
+    """Commit the transaction. If the answer does not come in time, the commit is repeated until the delivery timeout
+    has passed.
+    """
     deadline = time.monotonic() + DELIVERY_TIMEOUT_MS / 1000
     while True:
         try:
@@ -145,7 +147,7 @@ def _commit(producer: Producer) -> None:
 
 
 def _is_fenced(zombie: Producer) -> bool:
-    """Let the old instance try to commit what it left open. True when it is refused, as it must be.
+    """Let the old instance try to commit its open transaction. Returns True when that is refused, as it must be.
 
     Raises TimedOutError.
     """

@@ -1,7 +1,8 @@
-"""The proof compares what an independent reader found on the topics with what the input says must be there. Pure.
+"""The demo's proof: compares the records that an independent reader found on the topics with what the input says must
+be there. Pure.
 
-Nothing here is shared with the pipeline or the producer. The right answer comes from the seed or the file; what was
-found comes record by record from `add`. Every row is counted by its number, so a duplicate cannot hide a loss. Money is
+It shares no code with the pipeline or the producer. The right answer comes from the seed or the file; what was found
+comes record by record through `add`. Every row is counted by its number, so a duplicate cannot hide a loss. Money is
 summed per account, so an error cannot hide in a total.
 """
 
@@ -21,7 +22,7 @@ FLOAT_TOLERANCE = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line of the proof: a check, and whether it holds."""
+    """One line of the proof: what was checked, and whether it holds."""
 
     what: str
     expected: str
@@ -30,14 +31,14 @@ class Check:
 
 
 class Proof(Protocol):
-    """Takes every committed record of the input and output topics, then tells which checks hold."""
+    """Is given every committed record of the input and output topics, then tells which checks hold."""
 
     def add(self, topic: str, key: bytes | None, value: bytes | None) -> None: ...
     def checks(self) -> list[Check]: ...
 
 
 class RowTally:
-    """Counts how often each row number was found."""
+    """Counts how often each row of the input was found, by its number."""
 
     def __init__(self, row_count: int) -> None:
         self._counts = bytearray(row_count)
@@ -56,11 +57,11 @@ class RowTally:
         return sum(count - 1 for count in self._counts if count > 1)
 
     def missing(self, expected: bytearray) -> int:
-        """Return how many rows are marked in `expected` and were never found."""
+        """Return how many rows that `expected` marks were never found."""
         return sum(1 for mark, count in zip(expected, self._counts, strict=True) if mark > count)
 
     def misplaced(self, expected: bytearray) -> int:
-        """Return how many rows were found that are not marked in `expected`, or were never sent at all."""
+        """Return how many rows were found that `expected` does not mark, or that were never sent at all."""
         return self.unknown + sum(
             1 for mark, count in zip(expected, self._counts, strict=True) if count and not mark
         )
@@ -82,7 +83,7 @@ def _equal(what: str, expected: int, found: int) -> Check:
 
 
 class _Entry(TypedDict):
-    """An entry of the ledger: payments that were netted for one merchant."""
+    """The JSON of a ledger entry: the payments to one merchant that one chunk summed up."""
 
     merchant: str
     net_cents: int
@@ -92,8 +93,8 @@ class _Entry(TypedDict):
 
 
 class PaymentsProof:
-    """Proves that every payment is on the ledger or rejected, once. Refunds are on their topic, once; no cent is lost
-    or made.
+    """Proves that every payment is on the ledger or rejected, once, and every refund on its topic. The sums per account
+    must match, too.
     """
 
     def __init__(self, row_count: int, payments: Iterable[Payment], row_number: RowNumber) -> None:
@@ -266,8 +267,8 @@ def _sum(numbers: list[int | float]) -> int | float:
 
 
 def _same(expected: list[int | float], found: list[int | float]) -> bool:
-    """True if both lists have the same sum. Integers must add up exactly, floats within what another order of adding
-    may change.
+    """True if both lists have the same sum. Integers must match exactly. Floats may differ by what another order of
+    adding changes.
     """
     due, got = _sum(expected), _sum(found)
     if isinstance(due, int) and isinstance(got, int):

@@ -1,8 +1,8 @@
-"""The reader of the demo. It reads all committed records of the demo's topics, as any consumer sees them.
+"""The demo's reader: it reads all committed records of the demo's topics, as any consumer sees them.
 
-It shares nothing with the pipeline or the producer of the demo. Before it reads, every transaction must have ended, or
-the answer would depend on the moment: `wait_until_decided` waits until the last stable offset has met the high
-watermark on every partition.
+It shares no code with the pipeline or the producer. Every transaction must have ended before it reads, because
+otherwise the result would depend on the moment. `wait_until_decided` waits until the last stable offset has met the
+high watermark on every partition.
 """
 
 import time
@@ -28,7 +28,7 @@ class ReadFailed(OncelogError):
 
 
 class CommittedReader:
-    """Reads topics from beginning to end. A context manager."""
+    """Reads topics from beginning to end at read_committed. A context manager."""
 
     def __init__(self, bootstrap: str, stall_timeout_s: float = 60.0) -> None:
         self._stall_timeout_s = stall_timeout_s
@@ -79,8 +79,8 @@ class CommittedReader:
     def last_of_each_partition(self, topic: str) -> list[ConsumerRecord]:
         """Return the last committed record of every partition that has one.
 
-        A transaction that was aborted may fill the end of a partition. So the stretch that is searched doubles until a
-        record is found or the partition has been searched whole.
+        An aborted transaction may fill the end of a partition. So the part that is searched doubles until it has a
+        record, or the partition has been searched whole.
         """
         found: list[ConsumerRecord] = []
         for partition, end in self.stable_ends(topic).items():
@@ -95,7 +95,7 @@ class CommittedReader:
         return found
 
     def _read(self, stretches: dict[Partition, tuple[int, int]]) -> Iterator[ConsumerRecord]:
-        """Yield the records of each stretch, up to before its end."""
+        """Yield the records of these partitions, each from its first offset up to before its second one."""
         consumer = self._consumer
         topic = next(iter(stretches)).topic
         with _reading(topic):

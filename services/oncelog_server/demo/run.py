@@ -1,10 +1,10 @@
-"""The run of the demo. It starts everything, kills the Spark driver, oncelog, the producer, and the driver again,
-then proves.
+"""One run of the demo: it starts everything, kills the Spark driver, oncelog with the producer, and the driver again,
+then proves the result.
 
-One thread runs the producer; this one looks at the checkpoint, decides when to kill, and shows what happens. Kills are
-aimed: at a micro-batch that is under way, and, for oncelog, at a moment when the producer stands in the middle of a
-transaction as well. The producer dies with oncelog and is started anew; the instance that died is then made to try and
-commit what it had open, and must be refused.
+One thread runs the producer. The main one watches the checkpoint, decides when to kill, and shows what happens. Each
+kill hits while a micro-batch runs. oncelog is killed while the producer is in the middle of a transaction as well. The
+producer dies with oncelog and is started anew. The dead instance then tries to commit what it had open, and must be
+refused.
 """
 
 import threading
@@ -34,12 +34,12 @@ DECIDED_TIMEOUT_S = 30.0
 
 
 class DemoFailed(OncelogError):
-    """The run did not get to its end, so there is nothing to prove."""
+    """The run could not be finished, so there is nothing to prove."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A kill that is due once Spark has done `share` of the rows."""
+    """A planned kill: it is due once Spark has processed the part `share` (0 to 1) of the rows."""
 
     name: str
     share: float
@@ -49,7 +49,7 @@ FAULTS = (Fault("spark", 0.15), Fault("oncelog", 0.35), Fault("spark", 0.70))
 
 
 class Gate:
-    """Holds the producer in the middle of one transaction until oncelog has been killed."""
+    """Stops the producer in the middle of one transaction, and keeps it there until oncelog has been killed."""
 
     def __init__(self, first_row: int) -> None:
         self._first_row = first_row
@@ -57,7 +57,9 @@ class Gate:
         self.is_open = threading.Event()
 
     def halfway(self, first_row: int) -> bool:
-        """Called by the producer in the middle of each transaction. True once, to tell the producer to crash."""
+        """Called by the producer in the middle of each transaction, and waits there while the gate is closed. Returns
+        True to make the producer crash, once.
+        """
         if first_row < self._first_row or self.is_open.is_set():
             return False
         self.is_holding.set()
@@ -67,7 +69,7 @@ class Gate:
 
 
 class DemoRun:
-    """One run of the demo in `folder`."""
+    """One run of the demo, with its files in `folder`."""
 
     def __init__(
         self, scenario: Scenario, folder: Path, server: OncelogServer | GivenLog, screen: Screen
@@ -84,7 +86,7 @@ class DemoRun:
         self._was_idle = False
 
     def run(self) -> list[Check]:
-        """Run to the end and return the proof. Raises OncelogError when the run does not get to its end."""
+        """Run to the end and return the checks of the proof. Raises OncelogError when the run cannot be finished."""
         bootstrap = self._server.bootstrap
         self._create_topics()
         self._producer = DemoProducer(
@@ -163,7 +165,9 @@ class DemoRun:
         return read_progress(self._checkpoint, self._scenario.input_topic)
 
     def _is_idle(self, progress: PipelineProgress) -> bool:
-        """True if Spark has done everything that can be read. oncelog is asked at most every half second."""
+        """True if Spark has processed everything that can be read now. oncelog is asked for that at most every half
+        second.
+        """
         if time.monotonic() - self._idle_checked_at >= IDLE_CHECK_EVERY_S:
             with CommittedReader(self._server.bootstrap) as reader:
                 ends = reader.stable_ends(self._scenario.input_topic)

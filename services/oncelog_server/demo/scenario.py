@@ -1,8 +1,7 @@
-"""The input of the demo: payments made from a seed, or the rows of a file. One object tells it to every part of the
-demo.
+"""The input of a demo run, as one object: payments made from a seed, or the rows of a file.
 
-The producer asks it for rows, and the pipeline for what to do with them. The proof asks for the right answer, computed
-from the seed or the file alone.
+The producer takes the rows from it, and the pipeline what to do with them. The proof takes the right answer, which is
+computed from the seed or the file alone.
 """
 
 import re
@@ -20,7 +19,7 @@ BATCHES_TARGET = 20
 
 
 class Scenario(Protocol):
-    """One input of the demo, and what must become of it."""
+    """One input of the demo, how it is transformed, and what must be on the topics in the end."""
 
     @property
     def title(self) -> str: ...
@@ -40,8 +39,8 @@ class Scenario(Protocol):
         ...
 
     def row_number(self, value: bytes | None) -> int:
-        """Return the number of the row that a value of the input topic was made from; -1 when this scenario did not
-        make it.
+        """Return the number of the row that a record's value was made from. It is -1 for a value that this scenario did
+        not make.
         """
         ...
 
@@ -49,7 +48,7 @@ class Scenario(Protocol):
 
 
 class PaymentsScenario:
-    """Payments from (rows, seed), netted per merchant."""
+    """Payments made from (rows, seed), summed per merchant."""
 
     input_topic = "payments"
     output_topics = (LEDGER, REFUNDS, REJECTED)
@@ -102,15 +101,15 @@ class TableScenario:
 
 
 def transaction_rows(row_count: int) -> int:
-    """Return how many rows one transaction of the producer takes. There are then enough transactions for kills
-    between and inside them.
+    """Return how many rows the producer sends in one transaction. It is small enough that some kills fall within
+    transactions and some between them.
     """
     return max(1, min(TRANSACTION_ROWS_MAX, row_count // TRANSACTIONS_TARGET))
 
 
 def offsets_per_trigger(row_count: int) -> int:
-    """Return how many offsets one micro-batch takes. There are then enough micro-batches for kills between and inside
-    them.
+    """Return how many offsets Spark reads in one micro-batch. It is small enough that some kills fall within
+    micro-batches and some between them.
     """
     return max(1, row_count // BATCHES_TARGET)
 

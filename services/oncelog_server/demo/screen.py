@@ -1,4 +1,4 @@
-"""The output of the demo: live bars on a terminal, plain lines elsewhere, and the proof as a table."""
+"""What the demo prints: live bars on a terminal, plain lines elsewhere, and the proof as a table."""
 
 import sys
 import time
@@ -16,8 +16,8 @@ PLAIN_WIDTH = 110
 
 
 class Screen:
-    """Shows bars of the rows that the producer committed and that Spark has done, and of what the run waits for; a
-    line for every event. A context manager.
+    """Shows how many rows the producer has committed and Spark has processed, and what the run waits for; each event
+    gets a line. A context manager.
     """
 
     def __init__(self, row_count: int) -> None:
@@ -61,7 +61,7 @@ class Screen:
         self.console.print(f"[dim]{elapsed_s:6.1f} s[/dim]  {text}")
 
     def phase(self, name: str, more: str) -> None:
-        """Show what the run waits for: a line, and on a terminal a bar that moves until Spark goes on or another
+        """Show what the run waits for now. On a terminal that is a moving bar, until Spark makes progress or another
         phase begins.
         """
         self.event(f"{name} ({more})")

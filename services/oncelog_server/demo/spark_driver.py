@@ -11,7 +11,7 @@ UNPLANNED_DEATHS_MAX = 5
 
 
 class SparkDriver:
-    """Runs `oncelog_server.demo.pipeline`, JVM and Python workers included, in a session of its own."""
+    """The process of `oncelog_server.demo.pipeline`, with its JVM and Python workers, in a session of its own."""
 
     def __init__(self, settings: PipelineSettings, folder: Path) -> None:
         self._settings_file = folder / "pipeline.json"
@@ -37,13 +37,13 @@ class SparkDriver:
             self._process.kill_group()
 
     def begin_to_stop(self) -> None:
-        """Ask the driver to end. `kill` ends whatever does not."""
+        """Ask the driver to end, and do not wait. If it does not end, `kill` does that."""
         if self._process is not None:
             self._process.terminate()
 
     def restart_if_dead(self) -> bool:
-        """Start the driver again from the checkpoint after a death that was not planned, such as when oncelog was
-        away for too long. True if it was started.
+        """Start the driver again from its checkpoint if it died without a planned kill, such as when oncelog was away
+        for too long. Returns True if it was started.
 
         Raises ProcessDied, with the end of the log, once that has happened too often.
         """

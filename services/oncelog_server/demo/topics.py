@@ -1,4 +1,4 @@
-"""Makes the topics of the demo."""
+"""Creates the topics of the demo."""
 
 from oncelog.client.blocking import Admin
 from oncelog.client.core.admin_results import NewTopic
@@ -11,8 +11,8 @@ CALL_TIMEOUT_MS = 20_000
 
 
 def make_topics(bootstrap: str, scenario: Scenario) -> dict[str, ClientError | None]:
-    """Make all topics of a scenario. Returns for each the error why it could not be made, or None. Raises ClientError
-    when no listener answers.
+    """Create all topics of a scenario. Returns for each topic the error why it could not be created, or None. Raises
+    ClientError when no listener answers.
     """
     found: dict[str, ClientError | None] = {}
     with Admin(

@@ -1,8 +1,9 @@
-"""The child's end of the socket over which `oncelog.faults` asks for faults (ADR 0045).
+"""Receives requests for faults: the log's end of the socket over which a test's `oncelog.faults` asks for them (ADR
+0045).
 
 A request is a line of JSON, `{"call": "hold_end_txn", "arguments": {"transactional_id": "orders", "seconds": 2}}`, and
-so is its answer: `{"answer": …}` or `{"refused": "why, and what to do"}`. One is answered after the other. The parent
-checks the arguments; what only the log knows is checked here.
+so is its answer: `{"answer": …}` or `{"refused": "why, and what to do"}`. Requests are answered one after the other.
+The parent checks the arguments; what only the log knows is checked here.
 """
 
 import asyncio
@@ -19,8 +20,8 @@ from oncelog_server.faults.plane import FaultPlane
 
 
 class FaultControl:
-    """Answers a parent's requests for faults. `clock` is for the log's roles, before the log starts; `serve_until`
-    answers while it runs.
+    """Answers the requests of a test for faults. Give `clock` to the log's roles before the log starts; call
+    `serve_until` while it runs.
     """
 
     def __init__(self, channel: socket.socket) -> None:
@@ -28,7 +29,7 @@ class FaultControl:
         self._channel = channel
 
     async def serve_until(self, stopped: asyncio.Event, log: EmbeddedLog) -> None:
-        """Answer until the log is to stop, or the parent is gone. Then every fault is released."""
+        """Answer requests until the log is to stop, or the parent has closed the socket. Then every fault is ended."""
         plane = FaultPlane(log, self.clock)
         serving = asyncio.create_task(self._serve(plane), name="faults")
         stopping = asyncio.create_task(stopped.wait())
@@ -54,7 +55,7 @@ class FaultControl:
 
 
 class _Request(TypedDict):
-    """A call of a method of `FaultPlane`, as the parent sends it."""
+    """The JSON of a request: the name of a method of `FaultPlane`, and its arguments."""
 
     call: str
     arguments: dict[str, object]

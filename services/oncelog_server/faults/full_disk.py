@@ -1,7 +1,7 @@
-"""A disk without room: each write of the storage node's files fails with ENOSPC, below all of its code.
+"""The fault of a full disk: each write to the storage node's files fails with ENOSPC, below all of its code.
 
-The node writes by `os.pwritev` and `os.pwrite` alone (`oncelog_storage.files`), and nothing else of the process calls
-them. The metadata's database is written by SQLite, and has room.
+The node writes by `os.pwritev` and `os.pwrite` alone (`oncelog_storage.files`), and nothing else in the process calls
+them. SQLite writes the metadata's database by itself, so that still has room.
 """
 
 import errno

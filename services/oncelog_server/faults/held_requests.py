@@ -1,6 +1,6 @@
-"""Faults of requests that are held, delayed or lost: EndTxn in the listener, markers on their way to a leader.
+"""Faults that hold, delay or lose requests: EndTxn in the listener, and markers on their way to a partition's leader.
 
-What is held goes on when its gate opens, also when its caller has given up meanwhile: so does a request that a network
+A held request goes on when its gate opens, even if its caller has given up meanwhile. So does a request that a network
 delays.
 """
 
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
 
 
 class Gate(Protocol):
-    """A gate that requests must pass while a fault lasts."""
+    """What requests must pass while a fault lasts: it holds them or loses them."""
 
     met: int
     """How many requests came to the gate."""
 
     async def passed(self) -> None:
-        """Return when the request may go on. Raises PeerUnavailable for a request that is lost."""
+        """Wait until the request may go on. Raises PeerUnavailable if the fault loses the request."""
 
     def open(self) -> None:
-        """Open the gate: from now on nothing is stopped."""
+        """End the fault: held requests go on, and later ones pass."""
 
 
 class HoldingGate:
-    """Holds each request for `seconds`; None: until the gate opens."""
+    """A gate that holds each request for `seconds`; None: until the gate is opened."""
 
     def __init__(self, seconds: float | None) -> None:
         self.met = 0
@@ -61,7 +61,7 @@ class HoldingGate:
 
 
 class LosingGate:
-    """Loses the first `count` requests, as a connection that breaks does."""
+    """A gate that loses the first `count` requests: each fails as when a connection breaks."""
 
     def __init__(self, count: int) -> None:
         self.met = 0
@@ -78,7 +78,9 @@ class LosingGate:
 
 
 class EndTxnGates:
-    """Gates before the listener's handler of EndTxn, by transactional id."""
+    """The gates that EndTxn requests must pass in the listener, by transactional id. While there are any, they replace
+    the listener's handler.
+    """
 
     def __init__(self) -> None:
         self._real = ROUTES[END_TXN]
@@ -101,7 +103,9 @@ class EndTxnGates:
 
 
 class MarkerGates:
-    """Gates between the marker sender and the roles that write markers, by transactional id."""
+    """The gates that markers must pass on the way from the marker sender to the roles that write them, by transactional
+    id.
+    """
 
     def __init__(self, directory: LocalDirectory, transactions: Transactions) -> None:
         self._directory = directory
@@ -154,7 +158,9 @@ class MarkerGates:
 
 
 class _GatedStub:
-    """A stub whose calls with markers must pass the gates first."""
+    """Replaces a stub of a role that writes markers: WriteTxnMarkers must pass the gates first, and all other calls go
+    through.
+    """
 
     def __init__(self, stub: _WritesMarkers, gates: MarkerGates) -> None:
         self._stub = stub

@@ -1,4 +1,4 @@
-"""The clock of storage and coordinator, which can be moved ahead of the system's clock."""
+"""The clock of storage and coordinator in a log with faults: a test can move it ahead of the system's clock."""
 
 from oncelog.ids import Millis
 from oncelog.runtime import SystemClock

@@ -1,4 +1,4 @@
-"""The faults that a log has now. Each is begun under a number, and ended by that number."""
+"""The faults that a test has begun in this log. Each has a number, by which it is ended."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -24,7 +24,9 @@ _FULL_DISK: Final = "the full disk"
 
 
 class _Met(Protocol):
-    """A part of a fault that stands in the way of requests or calls. `met` counts those that came to it."""
+    """The part of a fault that requests or calls run into. `met` counts them, so a test can tell that its fault had an
+    effect.
+    """
 
     met: int
 
@@ -41,7 +43,9 @@ class _Fault:
 
 
 class FaultPlane:
-    """The faults of one log. Every method raises OncelogError, one line with the way out."""
+    """Begins and ends the faults of one log; a method that begins one returns its number. Every method raises
+    OncelogError, one line with the way out.
+    """
 
     def __init__(self, log: EmbeddedLog, clock: MovedClock) -> None:
         roles = log.roles
@@ -139,12 +143,14 @@ class FaultPlane:
     # ------------------------------------------------------------------------------------------------ ending
 
     def met(self, number: int) -> int:
-        """Return how often something met this fault, such as a request that it holds."""
+        """Return how many requests or calls ran into this fault so far; 0 for an unknown number."""
         fault = self._faults.get(number)
         return 0 if fault is None or fault.stands is None else fault.stands.met
 
     async def release(self, number: int) -> None:
-        """End a fault. Raises OncelogError for one that nothing has met, after it has ended."""
+        """End a fault. If nothing ran into one that should have had an effect, it is ended all the same, and
+        OncelogError is raised: the test would show nothing.
+        """
         fault = self._faults.pop(number, None)
         if fault is None:
             return
@@ -154,7 +160,7 @@ class FaultPlane:
             raise OncelogError(f"nothing met {fault.name}, so the test shows nothing of it{known}")
 
     async def clear(self) -> None:
-        """Release every fault, the newest first. Raises OncelogError for those that nothing has met."""
+        """End every fault, the newest first. Raises OncelogError for those that nothing ran into."""
         unmet: list[str] = []
         for number in sorted(self._faults, reverse=True):
             try:
@@ -166,7 +172,7 @@ class FaultPlane:
 
 
 class _Dead:
-    """Takes the place of the servicers of a coordinator that is gone."""
+    """Stands in for the coordinator after a fault has killed it: every call fails as to a process that is not there."""
 
     def __init__(self) -> None:
         self.met = 0

@@ -1,4 +1,4 @@
-"""The coordinator's transactions, as faults need them: found by name, expired, fenced."""
+"""What faults need of the coordinator's transactions: find one by its id, let it expire, fence its producer."""
 
 import asyncio
 from typing import Final
@@ -23,7 +23,7 @@ class Transactions:
         self._slot = slot
 
     def known(self) -> str:
-        """Return the transactional ids that the log knows, for an error's text."""
+        """Return in words which transactional ids the log knows, for an error's text."""
         names = sorted(txn.transactional_id for _, txn in self._all())
         if not names:
             return "the log knows no transactional id yet"
@@ -31,7 +31,9 @@ class Transactions:
         return f"the log knows {', '.join(map(repr, names[:_NAMES_TOLD_MAX]))}{more}"
 
     def producer_ids(self, transactional_id: str) -> set[int]:
-        """Return the producer id that this transactional id has, and those before and after it while they change."""
+        """Return the producer ids by which markers may name this transactional id: the present one, and those before
+        and after it while it changes.
+        """
         found = (txn for _, txn in self._all() if txn.transactional_id == transactional_id)
         return {
             producer_id
@@ -41,7 +43,9 @@ class Transactions:
         }
 
     async def expire(self, transactional_id: str) -> None:
-        """Abort the open transaction as its timer does. Returns when the decision is in the coordinator's log."""
+        """Abort the open transaction as its timeout would. Returns when the decision is in the coordinator's log.
+        Raises OncelogError if none is open.
+        """
         driver, txn = self._find(transactional_id)
         if txn.state is not TxnState.ONGOING:
             raise OncelogError(
@@ -61,8 +65,8 @@ class Transactions:
             )
 
     async def fence(self, transactional_id: str) -> None:
-        """Take the transactional id over, as the start of another producer does. Returns when its transaction has
-        ended.
+        """Fence the producer of the transactional id, as the start of another producer with that id does. Returns when
+        its transaction has ended.
         """
         _, txn = self._find(transactional_id)
         request = pb.InitProducerIdRequest(
@@ -85,7 +89,7 @@ class Transactions:
             await asyncio.sleep(_FENCE_PAUSE_S)
 
     def fire_timers(self) -> None:
-        """Make each timer check whether its time has come, because the clock was moved."""
+        """Let the coordinator check all timeouts now, because the clock was moved."""
         for _, driver in self._slot.role.shards.active():
             machine = driver.machine
             assert isinstance(machine, ShardMachine), machine
@@ -111,7 +115,9 @@ class Transactions:
         return found
 
     def _find(self, transactional_id: str) -> tuple[Driver, TxnMetadata]:
-        """Return a transaction with the driver of its shard. Raises OncelogError when no producer has used the id."""
+        """Return the transaction of this id, and the driver that runs the state machine of its shard. Raises
+        OncelogError when no producer has used the id.
+        """
         for driver, txn in self._all():
             if txn.transactional_id == transactional_id:
                 return driver, txn

@@ -6,9 +6,10 @@ folders or a cluster ──▶ batches ──┬─ by log, in order ───�
 __transaction_state or coordinators ──▶ states ──▶ which open transactions hang
 ```
 
-Only headers, checksums and markers travel, never records. Spark sorts them on disk where memory is short. A walk keeps
-what is open and nothing else. So the job's memory grows neither with the logs nor with their producers.
+Only headers, checksums and markers pass through Spark, never records. Spark sorts them on disk where memory is short. A
+walk goes through sorted batches, and keeps only what is open. So the job's memory grows neither with the logs nor with
+their producers.
 
-The walks judge as the checkers of `oncelog_robustness` and as `oncelog transactions find-hanging` do; tests hold them
-side by side.
+The walks find the same faults as the checkers of `oncelog_robustness` and as `oncelog transactions find-hanging`. Tests
+compare their results.
 """

@@ -1,4 +1,6 @@
-"""Batches of a running cluster, oncelog or Apache Kafka, fetched at read_uncommitted: markers and all."""
+"""Reads the batches of a running cluster, oncelog or Apache Kafka, for the audit. It fetches at read_uncommitted, so
+markers and open transactions are among them.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -39,13 +41,15 @@ _SUBSCRIPTIONS: Final = frozenset({"subscribe", "subscribepattern", "assign"})
 
 
 def admin_of(options: SourceOptions) -> Admin:
-    """To be entered. It logs in as the options say."""
+    """Return an admin client for the cluster of these options, with their login. Use it in a `with` block."""
     return Admin(",".join(map(str, options.bootstrap)), properties_of(options.login))
 
 
 def parsed_options(options: Mapping[str, str]) -> SourceOptions:
-    """As of `spark.read.format("oncelog")`. Without a word of topics it is all of them, the cluster's own too, in which
-    transactions of groups may hang. Raises OncelogError, ClientError."""
+    """Return the options of an audit of a cluster, given as for `spark.read.format("oncelog")`. If they name no topics,
+    all topics are read. The internal ones are among them, because transactions of groups may hang there. Raises
+    OncelogError, ClientError.
+    """
     given = {**options, "isolation.level": "read_uncommitted"}
     if {name.lower() for name in given} & _SUBSCRIPTIONS:
         return parse_source_options(given)
@@ -56,7 +60,7 @@ def parsed_options(options: Mapping[str, str]) -> SourceOptions:
 
 
 def stretches_of_cluster(options: SourceOptions) -> list[Stretch]:
-    """What the partitions that the options name hold now, cut into ranges.
+    """Return the offsets that the wanted partitions have now, cut into ranges of which each is the work of one task.
 
     Raises OncelogError, KafkaError, ClientError.
     """
@@ -84,7 +88,7 @@ def stretches_of_cluster(options: SourceOptions) -> list[Stretch]:
 
 
 def _compacted(options: SourceOptions, topics: set[str]) -> set[str]:
-    """Those whose logs have gaps."""
+    """Return those topics that are compacted. Their logs may have gaps that are no fault."""
     with admin_of(options) as admin:
         policies = {
             topic: admin.describe_configs(ConfigResource.TOPIC, topic)[_POLICY] for topic in topics
@@ -93,7 +97,9 @@ def _compacted(options: SourceOptions, topics: set[str]) -> set[str]:
 
 
 def rows_of_range(options: SourceOptions, stretch: Stretch) -> Iterator[BatchRow]:
-    """Batches that begin in the range. Offsets that retention takes meanwhile are left out."""
+    """Yield a row for each batch that begins in the range. Offsets that retention removes meanwhile are left out, and a
+    topic that is deleted ends the rows.
+    """
     with cluster_of(options) as cluster:
         reader = _Reader(cluster, stretch)
         try:
@@ -138,7 +144,9 @@ class _Reader:
                 return
 
     def _next_records(self) -> bytes:
-        """Empty where nothing is left, as behind the last batch of a compacted log."""
+        """Return the next fetched batches. Empty means that nothing is left in the range, as behind the last batch of a
+        compacted log.
+        """
         try:
             return self._cluster.retrying(self._fetch)
         except KafkaError as error:

@@ -1,8 +1,8 @@
-"""The Spark job: how batches, walks and coordinators' states come together.
+"""The Spark job of the audit: how batches, walks and the states of coordinators come together.
 
-A transaction that is open in a log hangs if no coordinator has it open. Files are read once, so they must stand still
-for that judgement: those of stopped nodes, or a copy. In a running cluster it takes three looks, as `oncelog
-transactions find-hanging` does: the logs, then the coordinators, then the partitions again.
+A transaction that is open in a log hangs if no coordinator has it open. Files are read once, so they must not change
+meanwhile: those of stopped nodes, or a copy. A running cluster is read in three steps, as by `oncelog transactions
+find-hanging`: the logs, then the coordinators, then the partitions again.
 """
 
 import time
@@ -60,7 +60,7 @@ _OF_EVERY_REPLICA: Final = (
 
 
 class Audit(NamedTuple):
-    """What an audit found, as data frames: each may be large."""
+    """The result of an audit, as Spark data frames: each may be large. `report_of` makes a short report of it."""
 
     logs: "DataFrame"
     """One row a replica; `is_judged` for the fullest of a partition, whose transactions are told."""
@@ -72,15 +72,16 @@ class Audit(NamedTuple):
     """When the last stable offset of a partition stood still, and because of whom."""
 
     def save(self, folder: str) -> None:
-        """As Parquet, a folder each; what was there is replaced."""
+        """Write each data frame as Parquet into a folder of its name below `folder`, and replace what was there."""
         for name, frame in self._asdict().items():
             frame.write.mode("overwrite").parquet(f"{folder}/{name}")
 
 
 def audit_folders(spark: "SparkSession", folders: Iterable[str | Path]) -> Audit:
-    """Of data folders of storage nodes: of all nodes of a cluster, for a judgement of what hangs.
+    """Audit the data folders of stopped storage nodes. Give those of all nodes of a cluster: otherwise the
+    coordinators' records may be missing, by which hanging transactions are found.
 
-    Each executor must reach them under the same paths. Raises OncelogError for what is no data folder.
+    Each executor must reach the folders under the same paths. Raises OncelogError for a folder that is no data folder.
     """
     stretches = [one for folder in folders for one in stretches_of(Path(folder))]
     if not stretches:
@@ -107,10 +108,11 @@ def audit_folders(spark: "SparkSession", folders: Iterable[str | Path]) -> Audit
 
 
 def audit_cluster(spark: "SparkSession", options: Mapping[str, str]) -> Audit:
-    """Of a running cluster. `options`: as of `spark.read.format("oncelog")`, such as `bootstrap.servers`.
+    """Audit the logs of a running cluster. `options` are as for `spark.read.format("oncelog")`, such as
+    `bootstrap.servers`.
 
-    Without `subscribe` and its like all topics are read, the cluster's own too. Raises OncelogError, KafkaError,
-    ClientError.
+    Without `subscribe` or another option that names topics, all topics are read, internal ones too. Raises
+    OncelogError, KafkaError, ClientError.
     """
     parsed = parsed_options(options)
     walked = _Walked(spark, stretches_of_cluster(parsed), partial(read_ranges, parsed))
@@ -135,7 +137,9 @@ def _producers(frame: "DataFrame") -> list[int]:
 
 
 def _confirmed(options: SourceOptions, suspects: Sequence["Row"]) -> list["Row"]:
-    """Those whose partition shows them unchanged, behind the answers of the coordinators."""
+    """Return those suspected transactions that are still open in their partitions, unchanged. It is asked after the
+    coordinators have answered, so these hang.
+    """
     by_partition: dict[Partition, set[tuple[int, int]]] = defaultdict(set)
     for one in suspects:
         by_partition[Partition(one.topic, one.partition)].add((one.producer_id, one.offset))
@@ -150,20 +154,24 @@ def _confirmed(options: SourceOptions, suspects: Sequence["Row"]) -> list["Row"]
 def _mapped(
     spark: "SparkSession", stretches: Sequence[Stretch], task: Task, schema: str
 ) -> "DataFrame":
-    """What the tasks make of the stretches; on disk, because several plans read it."""
+    """Return the rows that the task makes of the stretches, as a data frame. It is kept on disk, because several
+    queries read it.
+    """
     read = [one for one in stretches if one.size_bytes]
     frame = spark.createDataFrame(read, ddl(Stretch)).repartition(_task_count(read))
     return frame.mapInArrow(task, schema).persist(StorageLevel.DISK_ONLY)
 
 
 def _task_count(stretches: Sequence[Stretch]) -> int:
-    """Spark would make two hundred of every shuffle whose outcome is kept, however small it is."""
+    """Return how many Spark tasks the stretches are worth, by their bytes. Spark alone would make two hundred, however
+    little there is.
+    """
     total = sum(one.size_bytes for one in stretches)
     return max(TASKS_MIN, min(len(stretches), total // BYTES_OF_A_TASK))
 
 
 class _Walked:
-    """The logs, walked through: what is there before coordinators are asked."""
+    """The logs after both walks have gone through them: what is known before coordinators are asked."""
 
     def __init__(self, spark: "SparkSession", stretches: Sequence[Stretch], read: Task) -> None:
         self._tasks = _task_count(stretches)
@@ -183,7 +191,9 @@ class _Walked:
         return self._judged.where(f.col("kind").isin(*kinds))
 
     def unowned(self, states: "DataFrame") -> "DataFrame":
-        """The open transactions that none of these states has open."""
+        """Return the open transactions of the logs that no coordinator has open. `states` are the states of
+        coordinators.
+        """
         owed = states.where(f.col("state").isin(*OPEN_STATES))
         owned = owed.select("producer_id", f.explode("partitions").alias("place"))
         place = f.concat("topic", f.lit("-"), f.col("partition").cast("string"))
@@ -193,7 +203,9 @@ class _Walked:
         )
 
     def audit(self, hanging: "DataFrame", names: "DataFrame", until_ms: int) -> Audit:
-        """`hanging`: of the open ones. `names`: producer id and transactional id. What is open stays so until then."""
+        """Return the finished audit. `hanging` are those open transactions that hang. `names` has transactional ids by
+        producer id. Transactions still open have held the last stable offset until `until_ms`.
+        """
         identity = [*_LOG, "producer_id", "offset"]
         others = self.opened.join(hanging.select(*identity), identity, "left_anti")
         accused = hanging.withColumn("kind", f.lit(Kind.HANGING.value))
@@ -234,7 +246,9 @@ def _of_producers(batches: "DataFrame", events: "DataFrame", tasks: int) -> "Dat
 
 
 def _logs(spark: "SparkSession", stretches: Sequence[Stretch], events: "DataFrame") -> "DataFrame":
-    """Each replica; judged is of a partition an undamaged one of which most is committed, then the longest."""
+    """Return a row for each replica. `is_judged` marks one replica of each partition, whose transactions are told: an
+    undamaged one if there is one, then the one with most committed, then the longest.
+    """
     committed = {(*one[:3], one.high_watermark) for one in stretches}
     schema = "replica string, topic string, partition bigint, committed bigint"
     marks = spark.createDataFrame(sorted(committed), schema)

@@ -1,7 +1,7 @@
-"""Batches of a segment file or of a range of a partition, as rows. A file is read in pieces, whatever its size.
+"""Reads the batches of a segment file as rows for the audit. A file is read in pieces, whatever its size.
 
-A node may be writing: what is not whole at the end of its last file is told as a stretch of bytes, and the walk knows
-that nothing follows.
+A node may be writing meanwhile. Bytes at the end of a file that are no whole batch yet become a row of their own. So
+the walk knows that no batch follows.
 """
 
 import os
@@ -34,7 +34,9 @@ MARKER_BYTES_MAX: Final = 1024
 
 
 class Stretch(NamedTuple):
-    """What one task reads: a file of a replica, or with an empty `path` the offsets of a partition of a cluster."""
+    """The part of a log that one Spark task reads: a segment file of a replica or, with an empty `path`, a range of
+    offsets of a running cluster.
+    """
 
     replica: str
     """The data folder, or `cluster`."""
@@ -54,7 +56,7 @@ class Stretch(NamedTuple):
 
 
 def stretches_of(folder: Path) -> list[Stretch]:
-    """The segment files of every replica in a node's data folder. Raises OncelogError where there is none."""
+    """Return the segment files of all replicas in a node's data folder. Raises OncelogError if it is no such folder."""
     inner = folder / "logs"
     data_dir = (inner if inner.is_dir() else folder).absolute()
     if not data_dir.is_dir():
@@ -83,7 +85,7 @@ def stretches_of(folder: Path) -> list[Stretch]:
 
 
 def _size_of(path: Path) -> int:
-    """0 for a file that retention took meanwhile."""
+    """Return the size of a file; 0 if retention has removed the file meanwhile."""
     try:
         return path.stat().st_size
     except FileNotFoundError:
@@ -91,7 +93,7 @@ def _size_of(path: Path) -> int:
 
 
 def _checkpoint(data_dir: Path, name: str) -> Mapping[Partition, int]:
-    """Empty if there is none, or if a crash tore it."""
+    """Return the offsets by partition of a checkpoint file. Empty if there is none, or if a crash tore it."""
     try:
         return decode_checkpoint((data_dir / name).read_text())
     except (FileNotFoundError, ValueError):
@@ -99,7 +101,9 @@ def _checkpoint(data_dir: Path, name: str) -> Mapping[Partition, int]:
 
 
 def _segment_files(folder: Path) -> list[tuple[int, str]]:
-    """(base offset, name) as a start would leave them: a decided `.log.swap` stands for all that it covers."""
+    """Return (base offset, name) of a partition's segment files, as a start of the node would find them. A `.log.swap`
+    of a completed compaction stands for the segments that it replaces.
+    """
     try:
         names = os.listdir(folder)
     except FileNotFoundError:
@@ -116,7 +120,7 @@ def _segment_files(folder: Path) -> list[tuple[int, str]]:
 
 
 class FoundBatch(NamedTuple):
-    """What stands at a place of a file."""
+    """A batch in a file, or the bytes at the end of the file that are no whole batch."""
 
     position: int
     size_bytes: int
@@ -128,7 +132,7 @@ class FoundBatch(NamedTuple):
 
 
 def batches_of(path: Path) -> Iterator[FoundBatch]:
-    """In the order of the file. Raises OSError."""
+    """Yield the batches of a segment file in order, each with whether its checksum holds. Raises OSError."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         at = 0
@@ -164,7 +168,9 @@ def _crc_behind(file: BinaryIO, size: int, crc: int) -> int:
 
 
 def rows_of_file(stretch: Stretch) -> Iterator[BatchRow]:
-    """Every batch of the file, and the bytes at its end that are none. A file that is gone by now has none."""
+    """Yield a row for each batch of the file, and one for bytes at its end that are no batch. A file that was removed
+    meanwhile has no rows.
+    """
     try:
         for found in batches_of(Path(stretch.path)):
             if found.header is None:
@@ -177,7 +183,7 @@ def rows_of_file(stretch: Stretch) -> Iterator[BatchRow]:
 
 
 def row_of(stretch: Stretch, found: FoundBatch) -> BatchRow:
-    """`found` has a header."""
+    """Return the row of a batch, for the walks. `found` must have a header."""
     header = found.header
     assert header is not None, found
     return BatchRow(

@@ -1,4 +1,4 @@
-"""What an audit found, in a few rows for people and scripts. The frames have the rest."""
+"""A short report of an audit, for people and scripts. The audit's data frames have all of it."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict
@@ -20,7 +20,7 @@ Row: TypeAlias = Any
 
 
 class Finding(TypedDict):
-    """A row of `Audit.findings`."""
+    """Something that the audit found, as a row of `Audit.findings`."""
 
     replica: str
     topic: str
@@ -39,7 +39,9 @@ class Finding(TypedDict):
 
 
 class Standstill(TypedDict):
-    """A row of `Audit.standstills`, and how long the last stable offset stood."""
+    """A time in which a partition's last stable offset did not move, as a row of `Audit.standstills`. `stood_ms` says
+    how long.
+    """
 
     topic: str
     partition: int
@@ -64,7 +66,9 @@ class Report(TypedDict):
 
 
 def report_of(audit: Audit) -> Report:
-    """Counts, the first findings with the faults at the top, and the longest standstills. Times are milliseconds."""
+    """Return the counts, the first findings with the faults at the top, and the longest standstills. Times are
+    milliseconds.
+    """
     findings = audit.findings
     logs = audit.logs.agg(
         f.count("*").alias("logs"),
@@ -94,12 +98,14 @@ def report_of(audit: Audit) -> Report:
 
 
 def stood_ms() -> "Column":
-    """How long the last stable offset stood still. Clocks of clients may run backwards: then 0."""
+    """Return the column that says how long the last stable offset stood still. It is 0 where the clients' timestamps
+    run backwards.
+    """
     return f.greatest(f.col("to_ms") - f.col("from_ms"), f.lit(0))
 
 
 def _held(audit: Audit) -> "DataFrame":
-    """By partition, the most held first."""
+    """Return how often and how long the last stable offset of each partition stood still, the longest first."""
     of_partition = audit.standstills.groupBy("topic", "partition").agg(
         f.count("*").alias("standstills"),
         f.sum(stood_ms()).alias("stood_ms"),
@@ -117,7 +123,7 @@ def _rows(frame: "DataFrame", limit: int) -> list[Row]:
 
 
 def sentence_of(finding: Finding) -> str:
-    """One finding in words, without the place where it is."""
+    """Return one finding in words, without the partition that it is about."""
     at, end = finding["offset"], finding["end_offset"]
     who = _who(finding)
     total = finding["total"]

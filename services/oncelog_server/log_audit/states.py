@@ -1,6 +1,8 @@
-"""What coordinators say of transactions: their records in `__transaction_state`, or their answers.
+"""The states of transactions at their coordinators, for the audit: from the records in `__transaction_state`, or from
+what running coordinators answer.
 
-A transaction of a Spark sink is a branch: it is open from its record until that is removed.
+A Spark sink's transaction in one task is called a branch. It is open from the record that begins it until that record
+is removed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +33,7 @@ NO_SHARD: Final = -1
 
 
 class StateRow(NamedTuple):
-    """One record of a coordinator. The newest of a key is its state."""
+    """One record of a coordinator about a transaction. The newest record of a key is the transaction's state."""
 
     shard: int
     offset: int
@@ -46,9 +48,10 @@ class StateRow(NamedTuple):
 
 
 def states_of_file(stretch: Stretch) -> Iterator[StateRow]:
-    """The committed records of a segment of `__transaction_state`; damaged batches are left out.
+    """Yield the states in the committed records of a segment file of `__transaction_state`. Batches that are damaged
+    are left out.
 
-    Raises OncelogError for a sound batch that holds what no coordinator writes.
+    Raises OncelogError for an undamaged batch that holds what no coordinator writes.
     """
     path = Path(stretch.path)
     try:
@@ -75,7 +78,7 @@ def _is_committed(stretch: Stretch, found: FoundBatch) -> bool:
 
 
 def _state_of(shard: int, record: Record) -> StateRow | None:
-    """None for what says nothing of a transaction."""
+    """Return the state that a record holds; None if the record says nothing of a transaction."""
     key = record.key or b""
     kind = record_type(key)
     if kind == SinkRecordType.BRANCH:
@@ -102,9 +105,9 @@ def _removed(shard: int, record: Record, transactional_id: str) -> StateRow:
 
 
 def states_of_cluster(options: SourceOptions, producer_ids: Sequence[int]) -> list[StateRow]:
-    """What the coordinators of a running cluster have open for these producer ids.
+    """Return the transactions of these producer ids that the coordinators of a running cluster have open.
 
-    Raises ClientError where a coordinator does not answer: nobody is accused unheard.
+    Raises ClientError where a coordinator does not answer. Otherwise its transactions would count as hanging.
     """
     if not producer_ids:
         return []
@@ -127,7 +130,7 @@ def states_of_cluster(options: SourceOptions, producer_ids: Sequence[int]) -> li
 
 
 def names_of_cluster(options: SourceOptions, producer_ids: Sequence[int]) -> dict[int, str]:
-    """Producer id → the transactional id that has it now."""
+    """Return the transactional id that has each of these producer ids now. A producer id without one is left out."""
     if not producer_ids:
         return {}
     with admin_of(options) as admin:
@@ -138,7 +141,9 @@ def names_of_cluster(options: SourceOptions, producer_ids: Sequence[int]) -> dic
 def still_open_of_cluster(
     options: SourceOptions, suspects: Mapping[Partition, set[tuple[int, int]]]
 ) -> set[tuple[Partition, int, int]]:
-    """Of (producer id, first offset) by partition those that are still open there, with their partition."""
+    """Return those suspects that are still open in their partitions, as (partition, producer id, first offset).
+    `suspects` has (producer id, first offset) by partition.
+    """
     if not suspects:
         return set()
     with admin_of(options) as admin:

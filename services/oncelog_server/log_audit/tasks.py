@@ -1,4 +1,6 @@
-"""What Spark's tasks run: stretches in, batches out; batches in order, events out. Some thousand rows are in memory."""
+"""The functions that Spark runs in its tasks, over Arrow batches of rows: they read stretches of logs, and walk through
+sorted batches. At most some thousand rows are in memory.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby, islice
@@ -29,7 +31,7 @@ RowT = TypeVar("RowT", BatchRow, Event, StateRow, Stretch)
 
 @rows_message_first
 def read_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Stretches → batches of the logs."""
+    """Read the segment files that the rows name (`Stretch`), and yield a `BatchRow` for each batch in them."""
     for stretch in _rows(batches, Stretch):
         yield from _arrow(rows_of_file(stretch), BatchRow)
 
@@ -38,20 +40,26 @@ def read_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def read_ranges(
     options: SourceOptions, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """The same of a running cluster."""
+    """Fetch the ranges of offsets that the rows name (`Stretch`) from a running cluster, and yield a `BatchRow` for
+    each batch.
+    """
     for stretch in _rows(batches, Stretch):
         yield from _arrow(rows_of_range(options, stretch), BatchRow)
 
 
 @rows_message_first
 def read_states(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Stretches of `__transaction_state` → what its records say."""
+    """Read the segment files of `__transaction_state` that the rows name, and yield a `StateRow` for each record about
+    a transaction.
+    """
     for stretch in _rows(batches, Stretch):
         yield from _arrow(states_of_file(stretch), StateRow)
 
 
 def walk_logs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Batches, sorted by replica, partition and place → events of `LogWalk`."""
+    """Take batches sorted by replica, partition and place in the log, and yield what `LogWalk` finds in each log:
+    holes, damage, transactions.
+    """
 
     def events() -> Iterator[Event]:
         for _, rows in groupby(_rows(batches, BatchRow), _log_of):
@@ -66,7 +74,9 @@ def walk_logs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def walk_producers(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Sound batches with the facts of their log, sorted by log, producer and place → events of `ProducerWalk`."""
+    """Take undamaged batches sorted by log, producer and place in the log, and yield what `ProducerWalk` finds: gaps
+    and repeats of sequences. Each row also has the `LogFacts` of its log.
+    """
 
     def events() -> Iterator[Event]:
         for _, pairs in groupby(_rows_and_facts(batches), _producer_of):

@@ -1,1 +1,3 @@
-"""Traces without a backend: a receiver of OTLP, and a transaction's tree in the terminal."""
+"""Shows OpenTelemetry traces without a backend: a receiver of OTLP, and a transaction's trace as a tree in the
+terminal.
+"""

@@ -36,7 +36,7 @@ _CLIENT_MS: Final = 30_000
 
 @contextmanager
 def _receiver(file: Path) -> Iterator[str]:
-    """Start a receiver of traces and yield its endpoint."""
+    """Start a process that receives traces into `file`, and yield its OTLP endpoint."""
     command = [sys.executable, "-m", "oncelog_server.tracing.receiver", "--port", "0", str(file)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:

@@ -1,4 +1,4 @@
-"""Takes spans by OTLP over gRPC, as a collector does, and writes each as a line of JSON.
+"""Receives spans by OTLP over gRPC, as an OpenTelemetry collector does, and writes each as a line of JSON.
 
 python -m oncelog_server.tracing.receiver --port 4317 spans.jsonl
 """
@@ -24,7 +24,7 @@ _ERROR: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class ReceivedSpan:
-    """A span as a tree needs it. Ids are hex, times Unix nanoseconds."""
+    """One received span, with what the tree needs of it. Ids are hex, times Unix nanoseconds."""
 
     name: str
     service: str
@@ -79,7 +79,7 @@ def _attributes(pairs: Iterable[KeyValue]) -> dict[str, str | int | float | bool
 
 
 class Receiver(collector_grpc.TraceServiceServicer):
-    """Writes spans to `out` as they come."""
+    """The gRPC service of a collector: writes the spans that it receives to `out`."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -94,7 +94,7 @@ class Receiver(collector_grpc.TraceServiceServicer):
 
 
 async def receive(host: str, port: int, out: TextIO) -> None:
-    """Receive spans until SIGTERM or Ctrl-C. The printed line with the address says that the receiver listens."""
+    """Receive spans into `out` until SIGTERM or Ctrl-C. It prints a line with its address when it listens."""
     server = grpc.aio.server()
     # opentelemetry ships no types of it.
     collector_grpc.add_TraceServiceServicer_to_server(Receiver(out), server)  # type: ignore[no-untyped-call]

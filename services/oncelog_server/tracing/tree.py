@@ -1,4 +1,4 @@
-"""Spans of one trace as a tree, for a terminal and for tests."""
+"""Draws the spans of one trace as a tree, for a terminal and for tests."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _SHOWN: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The spans of one trace id."""
+    """All received spans of one trace id."""
 
     trace_id: str
     spans: tuple[ReceivedSpan, ...]
@@ -36,7 +36,7 @@ class Trace:
 
     @property
     def orphans(self) -> list[ReceivedSpan]:
-        """Spans whose parent is missing."""
+        """Spans whose parent span is not in the trace."""
         known = {one.span_id for one in self.spans}
         return [one for one in self.spans if one.parent_id and one.parent_id not in known]
 
@@ -53,8 +53,8 @@ class Trace:
 
 
 def traces_of(spans: Iterable[ReceivedSpan]) -> list[Trace]:
-    """Return the traces in order of the start of their first span. A span that came twice counts once: two
-    coordinators may have reported one root.
+    """Return the spans grouped by trace, in order of the start of their first span. A span that was received twice
+    counts once, because two coordinators may report one root.
     """
     found: dict[str, dict[str, ReceivedSpan]] = {}
     for one in spans:
@@ -64,14 +64,14 @@ def traces_of(spans: Iterable[ReceivedSpan]) -> list[Trace]:
 
 
 def trace_of(spans: Iterable[ReceivedSpan], transactional_id: str) -> Trace | None:
-    """Return the newest whole trace of a transaction of this id; None: there is none."""
+    """Return the newest trace of a transaction of this id whose root span was received; None: there is none."""
     wanted = f"transaction {transactional_id}"
     whole = [trace for trace in traces_of(spans) if any(one.name == wanted for one in trace.roots)]
     return whole[-1] if whole else None
 
 
 def drawn(trace: Trace) -> Tree:
-    """Return the trace as a tree to print. Raises IndexError for a trace without a root."""
+    """Return the trace as a `rich` tree that can be printed. Raises IndexError for a trace without a root span."""
     root = trace.roots[0]
     tree = Tree(_line(root, root.start_ns), guide_style="dim")
     _grow(tree, trace, trace.children(root), root.start_ns)

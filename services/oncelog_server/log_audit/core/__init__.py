@@ -1,1 +1,1 @@
-"""The walks and their rows. Pure."""
+"""The pure part of the audit: the walks that find faults in sorted batches, and the rows that go in and out."""

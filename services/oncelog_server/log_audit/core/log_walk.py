@@ -1,7 +1,9 @@
-"""A log's batches in order: holes, damage, transactions, and how long its last stable offset stood still.
+"""Goes through one log's batches in order and finds holes, damage and transactions, and how long the last stable offset
+stood still.
 
-The last stable offset stands at the first offset of the oldest open transaction. It moves when that one's marker comes,
-to the next oldest or to the log's end. So each standstill is one transaction's doing:
+The last stable offset (LSO) stands at the first offset of the oldest open transaction. When the marker of that
+transaction comes, it moves to the next oldest one, or to the log's end. So one transaction is the cause of each
+standstill:
 
 ```
 offset    10  20      50      80
@@ -23,7 +25,7 @@ OPEN: Final = "open"
 
 @dataclass(slots=True)
 class _Open:
-    """A transaction whose marker has not come."""
+    """A transaction that is open where the walk stands: its marker has not come yet."""
 
     producer_epoch: int
     first_offset: int
@@ -34,9 +36,10 @@ class _Open:
 
 
 class LogWalk:
-    """One replica's log. Give it every row in the order of its files, then call `end`.
+    """Goes through the log of one replica. Call `add` with every row in the order of its files, then `end`; both yield
+    what they find.
 
-    `first`: any of its rows.
+    `first` is any row of the log: it says whose log this is.
     """
 
     def __init__(self, first: BatchRow) -> None:
@@ -83,7 +86,9 @@ class LogWalk:
             self._written(row)
 
     def end(self) -> Iterator[Event]:
-        """What is left open at the end of the log."""
+        """Yield what is only known at the end of the log: transactions that are still open, a torn end, and a summary
+        of the log.
+        """
         if self._pending:
             first = self._pending[0]
             yield first._replace(

@@ -1,9 +1,10 @@
-"""One producer's batches in one log, in order: its sequences have no gap and do not come again, its epochs only grow.
+"""Goes through one producer's batches in one log, in order: sequences must have no gap and no repeat, and epochs must
+only grow.
 
-Within an epoch each batch goes on where the last one ended, and a new epoch begins at 0. What stood before the first
-batch that a log still has is unknown, so that one may begin anywhere; in a whole log a producer begins at 0. A marker
-may take the producer to its next epoch. Compaction takes batches out of the middle: there a sequence may jump ahead.
-Behind a damaged stretch nobody knows what is due.
+Within an epoch each batch begins with the sequence after the last one, and a new epoch begins at 0. The first batch
+that a log still has may begin anywhere, because those before it are unknown. In a log from which nothing was removed a
+producer begins at 0. A marker may take the producer to its next epoch. Compaction takes batches out of the middle:
+there a sequence may jump ahead. Behind damaged bytes any sequence may come.
 """
 
 from bisect import bisect_right
@@ -22,7 +23,9 @@ class _Due(NamedTuple):
 
 
 class ProducerWalk:
-    """Give it the sound batches of one producer in one log, in the order of the files."""
+    """Goes through the batches of one producer in one log. Call `add` with every undamaged one, in the order of the
+    files; it yields the faults.
+    """
 
     def __init__(self, facts: LogFacts) -> None:
         self._facts = facts

@@ -1,11 +1,11 @@
-"""The rows that travel between Spark and the walks. All numbers are 64-bit integers, -1 for none."""
+"""The rows that go between Spark and the walks. All numbers are 64-bit integers, and -1 means none."""
 
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 
 class Kind(StrEnum):
-    """What a row of a walk tells."""
+    """The kinds of events that a walk yields: what it found. Each says what the other fields of the event mean."""
 
     LOG = "log"
     """A replica's log was read: from `offset` to `end_offset`, in `total` batches."""
@@ -52,7 +52,7 @@ FAULTS: Final = frozenset(
 
 
 class BatchRow(NamedTuple):
-    """One batch of one replica's log as its header tells it, or a stretch of bytes that are no batch."""
+    """One batch of one replica's log as its header describes it, or a stretch of bytes that are no batch."""
 
     replica: str
     topic: str
@@ -82,7 +82,7 @@ class BatchRow(NamedTuple):
 
 
 class LogFacts(NamedTuple):
-    """What a producer's batches are judged by, of the log that they are in."""
+    """What `ProducerWalk` must know of the log that a producer's batches are in."""
 
     is_whole: bool
     """Nothing was ever taken out of it."""
@@ -92,7 +92,9 @@ class LogFacts(NamedTuple):
 
 
 class Event(NamedTuple):
-    """What a walk tells; the kinds say what the fields mean."""
+    """Something that a walk found in a log: a fault, a transaction, or a summary. `kind` says what the other fields
+    mean.
+    """
 
     replica: str
     topic: str
@@ -121,5 +123,5 @@ _DDL: Final[dict[object, str]] = {
 
 
 def ddl(row: type[tuple[object, ...]]) -> str:
-    """Spark's schema of the rows of a class of named tuples."""
+    """Return Spark's schema, as DDL text, for rows of a class of named tuples."""
     return ", ".join(f"{name} {_DDL[kind]}" for name, kind in row.__annotations__.items())
