@@ -30,8 +30,8 @@ def broker_values(call: Call, node: pb.Node) -> BrokerValues:
 
 
 def of_roles(image: MetadataImage) -> dict[str, str]:
-    """Return the configs that the nodes of all roles have published. Of two with one key, the one of the lower node
-    id counts."""
+    """Return the configs that the nodes of all roles have published. If two nodes publish one key, the value of the
+    lower node id counts."""
     found: dict[str, str] = {}
     for node_id in sorted(image.nodes, reverse=True):
         found.update(image.nodes[node_id].configs)

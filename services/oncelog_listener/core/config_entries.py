@@ -1,6 +1,6 @@
-"""The rows of DescribeConfigs for topics, brokers and groups, and the changes that an alteration means.
+"""The rows of DescribeConfigs for topics, brokers and groups, and what an AlterConfigs request sets and removes.
 
-A value comes from the first place that has one. Kafka tells all places that have one as synonyms, in this order:
+A value comes from the first place that sets it. Kafka returns all places that set it as "synonyms", in this order:
 
 ```
 topic:   topic > this node > all brokers > default          group: group > coordinators' setting > default
@@ -67,7 +67,7 @@ class ConfigEntry:
 
 
 class BrokerValues(NamedTuple):
-    """The known configs of one node."""
+    """The configs of one node from every place that can set them: the node, all brokers, its process, the defaults."""
 
     of_node: Mapping[str, str]
     of_all: Mapping[str, str]
@@ -177,7 +177,7 @@ def _entry(key: ConfigKey, found: list[Synonym], *, is_read_only: bool = False) 
 
 
 def table_for(resource_type: ResourceType) -> tuple[str, Mapping[str, ConfigKey]]:
-    """Return the word for a resource of this type, and its config keys by name."""
+    """Return how messages call a resource of this type (such as "topic"), and its config keys by name."""
     match resource_type:
         case ResourceType.TOPIC:
             return "topic", TOPIC_CONFIGS

@@ -95,7 +95,7 @@ def endpoints_of(
 
 
 def printed(addresses: Mapping[str, tuple[str, int]]) -> str:
-    """Return the addresses as text that `parsed_addresses` reads."""
+    """Return the addresses as the text of a setting, which `parsed_addresses` reads."""
     return ",".join(f"{name}://{_joined(*address)}" for name, address in addresses.items())
 
 
