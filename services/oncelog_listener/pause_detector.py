@@ -48,8 +48,8 @@ class PauseDetector:
 
     @property
     def is_fresh(self) -> bool:
-        """True if a pause has just ended, or is so new that the timer has not noticed it yet. A reason for caution:
-        timeouts may have passed meanwhile."""
+        """True if the process stood still until a moment ago, or still does as far as the timer knows. Requests that
+        arrive then may be out of date."""
         now = time.monotonic()
         return now < self._fresh_until or now - self._ticked_at > self._longest_s
 

@@ -55,10 +55,10 @@ def fetch_token(login: ClientLogin) -> AccessToken:
 
 
 def expiry_of(token: str) -> float | None:
-    """Return the claim `exp` of a JSON Web Token, in seconds since 1970; None if the text is no such token or has no
-    `exp`.
+    """Return when a JSON Web Token ends (claim `exp`), in seconds since 1970; None if the text is no such token or has
+    no `exp`.
 
-    The claim is unchecked here: the log checks the token.
+    The signature is not checked here: the cluster checks the token.
     """
     parts = token.split(".")
     if len(parts) != 3:

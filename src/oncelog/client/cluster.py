@@ -6,8 +6,8 @@ connection each. A call that fails with a retriable code, or loses its answer, i
 deadline. That is safe for every call here: all of them read, or are idempotent by a sequence, a nonce or a name (facts
 9, SPARK sink calls).
 
-The client speaks one version of each API, present in Kafka 2.7 and later. The error names a broker that does not serve
-it.
+The client speaks one version of each API, present in Kafka 2.7 and later. It raises an error that names a broker
+without that version.
 """
 
 import random
@@ -89,7 +89,7 @@ class NoSuchTopicError(OncelogError):
 
 
 class _Broker(NamedTuple):
-    """The part of a broker's ApiVersions answer about itself and its cluster."""
+    """What a broker's ApiVersions answer says about it: its features, and which private calls of oncelog it has."""
 
     versions: Mapping[int, tuple[int, int]]
     """api key → (lowest, highest version)."""
@@ -249,11 +249,13 @@ class Cluster:
         self.retrying(attempt, timeout_ms)
 
     def ask(self, api_key: int, request: object) -> AnyMessage:
-        """Ask any broker once. Raises KafkaError if no answer comes; the effect is then unknown."""
+        """Send a request to any broker, once, and return the answer. Raises KafkaError if no answer comes; the effect
+        is then unknown."""
         return self._call_any((api_key, request))
 
     def ask_coordinator(self, key_type: int, key: str, api_key: int, request: object) -> AnyMessage:
-        """Return the answer of the coordinator of a GROUP or a TRANSACTION; as `ask`."""
+        """Send a request to the coordinator of this group or transactional id, and return the answer. Raises as
+        `ask`."""
         types = schema_of(versions.FIND_COORDINATOR, SPOKEN[versions.FIND_COORDINATOR])
         find = types.request_types.FindCoordinatorRequest(key=key, key_type=key_type)
         found = self.ask(versions.FIND_COORDINATOR, find)
@@ -273,9 +275,10 @@ class Cluster:
         return self._brokers[connection.address].features.get(name, 0)
 
     def private_call(self, method: str, request: PrivateRequest) -> AnyMessage:
-        """Make a sink call (`oncelog.protocol.private_api`), and repeat it while its error code is retriable.
+        """Make a private call of Spark's sink (`oncelog.protocol.private_api`), and repeat it while its error code is
+        retriable.
 
-        Raises OncelogError when the broker is not oncelog, and KafkaError for codes that are final.
+        Raises OncelogError when the broker is not oncelog, and KafkaError for codes that no repetition cures.
         """
 
         def attempt() -> AnyMessage:
@@ -324,7 +327,8 @@ class Cluster:
         self.retrying(attempt)
 
     def open_connection(self, address: Address) -> Connection:
-        """Open a connection of the caller's own, for pipelining, and check its API versions. The caller closes it."""
+        """Open a connection that the caller alone uses, to send several requests before reading answers. Check its API
+        versions. The caller closes it."""
         timeout_ms = (
             self.settings.request_timeout_ms
             if self._has_answered
@@ -339,7 +343,8 @@ class Cluster:
         return connection
 
     def schema(self, address: Address, api_key: int) -> Schema:
-        """Return the schema that this client speaks. Raises OncelogError if the broker does not serve it."""
+        """Return the encoder and decoder of the API's version that this client speaks. Raises OncelogError if the
+        broker does not serve it."""
         version = SPOKEN[api_key]
         broker = self._brokers.get(address)
         if broker is None:
@@ -354,8 +359,8 @@ class Cluster:
         return schema_of(api_key, version)
 
     def check_partition(self, partition: Partition, error_code: int) -> None:
-        """Raise KafkaError for a code that is not NONE.
-        A code that tells of another leader makes the client forget the topic's leaders."""
+        """Raise KafkaError if a broker answered with this error for the partition. A code such as NOT_LEADER also makes
+        the client look for the leader anew."""
         code = error_code_of(error_code)
         if code is ErrorCode.NONE:
             return
@@ -465,7 +470,8 @@ class Cluster:
 
 
 def _negotiate(connection: Connection, deadline: Deadline) -> _Broker:
-    """Return what this broker serves. Our software name makes oncelog list its private calls too."""
+    """Ask the broker for its API versions and features, and return them. Our software name makes oncelog list its
+    private calls too."""
     schema = schema_of(versions.API_VERSIONS, API_VERSIONS_VERSION)
     request = schema.request_types.ApiVersionsRequest(
         client_software_name=CLIENT_SOFTWARE_NAME,

@@ -14,7 +14,7 @@ ParamsT = ParamSpec("ParamsT")
 
 
 class OutgoingRecord:
-    """A record before it is serialized. An interceptor may change it."""
+    """A record before it is serialized. Interceptors may change its fields."""
 
     __slots__ = ("headers", "key", "partition", "timestamp_ms", "topic", "value")
 
@@ -58,7 +58,7 @@ def intercepted(interceptors: Sequence[Interceptor], record: OutgoingRecord) -> 
 def guarded(
     call: Callable[ParamsT, None], *arguments: ParamsT.args, **named: ParamsT.kwargs
 ) -> None:
-    """Call the program's own code. An exception that it raises is logged, and ends nothing."""
+    """Call a function of the program's own. An exception that it raises is logged, and has no other effect."""
     try:
         call(*arguments, **named)
     except Exception:

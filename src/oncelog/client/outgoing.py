@@ -18,8 +18,8 @@ HeaderPairs = Sequence[tuple[str, bytes | None]]
 
 
 class Outgoing:
-    """Turns what the program sends into records.
-    It keeps no record, so threads may share it if its parts can be shared."""
+    """Turns what the program sends into serialized records. It has no state of its own, so threads may share it if
+    serializers and interceptors can be shared."""
 
     def __init__(
         self,

@@ -267,7 +267,8 @@ class Producer:
     def accept(
         self, record: Record, delivery: Delivery, on_delivery: OnDelivery | None = None
     ) -> None:
-        """Take a serialized record: the part of `send` that belongs to the event loop. Raises as `send` does."""
+        """Put a serialized record into the buffer: the part of `send` that must run on the event loop. Raises as `send`
+        does."""
         run = self._started()
         batch = run.core.append_to_open(*record)
         if batch is not None:
@@ -278,7 +279,8 @@ class Producer:
             self._call_when_done(delivery, on_delivery)
 
     def take(self, record: Record, delivery: Delivery, on_delivery: OnDelivery | None) -> None:
-        """Take a serialized record from another thread. The delivery tells the errors that `accept` would raise."""
+        """Put a serialized record from another thread into the buffer. Errors that `accept` would raise go to the
+        delivery instead."""
         try:
             self.accept(record, delivery, on_delivery)
         except ClientError as error:
@@ -298,7 +300,7 @@ class Producer:
 
     @property
     def line(self) -> Line:
-        """The records that wait for metadata or for memory."""
+        """The records that are in no batch yet, because they wait for metadata or for memory."""
         return self._started().core.line
 
     def _place(self, run: ProducerLoop, record: Record, delivery: Delivery) -> None:
@@ -446,8 +448,8 @@ class Producer:
     async def complete_transaction(self, stored: PreparedTransaction | str | None) -> Completion:
         """Commit the prepared transaction if it is `stored`, the one that the other system holds; otherwise abort it.
 
-        A producer that starts calls this first. It returns what it did: NOTHING if no transaction was open. After
-        TimedOutError call it again.
+        A program with two-phase commit calls this first after a start. It returns what was done: NOTHING if no
+        transaction was open. After TimedOutError call it again.
         """
         if not isinstance(stored, PreparedTransaction):
             stored = PreparedTransaction.parse(stored)

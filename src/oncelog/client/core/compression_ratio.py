@@ -1,5 +1,5 @@
-"""The compression ratio of each topic's records so far: a batch is filled until `batch.size` compressed bytes
-(S2-76)."""
+"""The compression ratio of each topic's records so far. It estimates how many bytes compress to `batch.size`, so a
+batch is filled that far (S2-76)."""
 
 from typing import Final
 
@@ -36,5 +36,5 @@ class CompressionRatios:
         self._ratios[(topic, codec)] = new
 
     def reset(self, topic: str, codec: Codec, at_least: float) -> None:
-        """Raise the ratio, because a batch was too large all the same."""
+        """Raise the topic's ratio to at least this, because a broker refused a batch as too large."""
         self._ratios[(topic, codec)] = max(self._ratios.get((topic, codec), 1.0), at_least)

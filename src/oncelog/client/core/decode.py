@@ -41,7 +41,8 @@ _LENGTH_SHIFT_MAX: Final = 28
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Records of one partition in offset order, as Arrow and numpy arrays of one length."""
+    """The decoded records of one partition in offset order: one Arrow or numpy array for each field, all of one
+    length."""
 
     keys: pa.BinaryArray
     values: pa.BinaryArray
@@ -137,7 +138,7 @@ def _decode_group(group: Sequence[_Body], start: int, end: int, with_headers: bo
 
 
 def _record_bounds(data: Buffer, group: Sequence[_Body]) -> tuple[Int64s, Int64s]:
-    """Return where each record's fields begin and end. Only this step takes the records one by one."""
+    """Return where each record's fields begin and end. This is the only step in a Python loop over records."""
     begins: list[int] = []
     ends: list[int] = []
     at = limit = 0
@@ -162,7 +163,7 @@ def _record_bounds(data: Buffer, group: Sequence[_Body]) -> tuple[Int64s, Int64s
 
 
 def _long_length(data: Buffer, at: int, low_bits: int) -> tuple[int, int]:
-    """Return a length from the rest of its varint (still in zig-zag), and the position behind it."""
+    """Return a record's length whose varint has more than one byte (still in zig-zag), and the position behind it."""
     shift, value = 7, low_bits
     while shift <= _LENGTH_SHIFT_MAX:
         octet = data[at]
@@ -203,7 +204,8 @@ def _rows_between(offsets: Int64s, start: int, end: int) -> slice:
 
 
 class _Slots:
-    """The keys and values, as slots 1 and 3 of each four of one binary Arrow array over the records' bytes."""
+    """The keys and values of all records as one binary Arrow array with four slots for each record; slot 1 is the key,
+    3 the value."""
 
     def __init__(
         self, data: Buffer, key_at: Int64s, key_end: Int64s, value_at: Int64s, value_end: Int64s

@@ -1,4 +1,5 @@
-"""The partition of a record: murmur2 of its key as every Kafka client computes it, or partitions in turn without a key.
+"""The partitions of Spark's rows: murmur2 of the key as every Kafka client computes it, or partitions in turn without a
+key.
 
 `positive(murmur2(key)) % partitions`, seed 0x9747b28c, little-endian blocks of four bytes (facts 7). The hash runs over
 whole Arrow columns: one pass of numpy per block of four bytes, over the rows whose keys are that long.
@@ -74,7 +75,7 @@ def _mix_tail(
     at: npt.NDArray[np.int64],
     left: npt.NDArray[np.int64],
 ) -> _UInt32s:
-    """Mix the last one to three bytes of each key into its hash."""
+    """Mix the last one to three bytes of each key into its hash; longer parts are done before."""
     for index in (2, 1, 0):
         rows = np.flatnonzero(left > index)
         hashed[rows] ^= data[at[rows] + index].astype(np.uint32) << np.uint32(8 * index)

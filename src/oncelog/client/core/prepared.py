@@ -1,4 +1,5 @@
-"""The text of a prepared transaction that an application stores, and the transaction's end (KIP-939, ADR 0043)."""
+"""A prepared transaction's identity as a text, which an application stores in its other database (two-phase commit,
+KIP-939, ADR 0043)."""
 
 import re
 from enum import Enum
@@ -46,7 +47,7 @@ class PreparedTransaction(NamedTuple):
 
 
 class Completion(Enum):
-    """The result of `complete_transaction`."""
+    """What `complete_transaction` did: it committed, aborted, or found nothing to do."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"

@@ -20,7 +20,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class Sighting(NamedTuple):
-    """A batch at `position` in the response. The records of a batch that is not visible must not be shown."""
+    """A batch at `position` in the response, and whether a read_committed consumer may see its records."""
 
     position: int
     header: BatchHeader

@@ -60,7 +60,7 @@ OnAnswer: TypeAlias = Callable[[ResponseT | None, ClientError | None], None]
 
 
 class Features(NamedTuple):
-    """The cluster's finalized features; `epoch` -1: the broker told none."""
+    """The features that the cluster has finalized, such as `transaction.version`. `epoch` -1: the broker told none."""
 
     epoch: int
     levels: Mapping[str, int]
@@ -196,7 +196,7 @@ class Connection(asyncio.Protocol):
         api_key: kafka.ApiKey[RequestTypesT, RequestT, ResponseTypesT, ResponseT],
         at_most: int | None = None,
     ) -> Schema[RequestTypesT, RequestT, ResponseTypesT, ResponseT]:
-        """Return the schema of the newest version that both sides know. Raises UnsupportedError."""
+        """Return the encoder and decoder for the newest version that both sides know. Raises UnsupportedError."""
         return schema_of(api_key, chosen_version(api_key, self.served, self.address, at_most))
 
     def send(
@@ -347,8 +347,8 @@ class _ExchangeOver(Exception):
 
 
 def _next_step(exchange: Exchange, answer: object) -> tuple[Schema, object]:
-    """Return the exchange's next request.
-    Raises _ExchangeOver at its end: StopIteration cannot leave a thread's future."""
+    """Return the next request of a login. Raises _ExchangeOver at its end: StopIteration cannot leave a thread's
+    future."""
     try:
         schema, request = exchange.send(answer)
     except StopIteration as ended:

@@ -1,4 +1,4 @@
-"""The producer's calls as Kafka's messages, and their answers as values of the core."""
+"""Kafka's messages for a producer: its core's calls are encoded here, and the answers decoded to values of the core."""
 
 from __future__ import annotations
 
@@ -141,8 +141,8 @@ def _partition_answer(
 
 
 async def ask(brokers: Brokers, settings: ProducerSettings, call: Call, is_tv2: bool) -> Answer:
-    """Send a call to its coordinator, or to any broker, and return the answer.
-    Raises as `Brokers.call_coordinator` does."""
+    """Send a call of the core to its coordinator, or to any broker, and return the answer. Raises as
+    `Brokers.call_coordinator` does."""
     sender = _Sender(brokers, settings, is_tv2)
     match call:
         case InitProducerId():
@@ -217,7 +217,7 @@ class _Sender(NamedTuple):
 
 
 def forget_coordinator(brokers: Brokers, settings: ProducerSettings, call: Call) -> None:
-    """Forget the coordinator of this call, which said that it is the coordinator no more."""
+    """Forget which node is the coordinator for this call, because that node said that it is not."""
     if isinstance(call, CommitOffsets):
         brokers.forget_coordinator(GROUP, call.member.group_id)
     elif settings.transactional_id is not None:
@@ -308,7 +308,8 @@ def _identity(producer_id: int, producer_epoch: int) -> Identity | None:
 
 
 def _of_partitions(codes: Iterable[tuple[Partition, int]]) -> Answer:
-    """Return the answer for these partitions. A retriable code is the whole answer's, unless another code is final."""
+    """Return one answer for the codes of several partitions: the final error if there is one, otherwise a retriable
+    one."""
     refused = [(partition, error_code_of(code)) for partition, code in codes if code]
     final = [one for one in refused if not one[1].is_retriable]
     if final:
