@@ -86,8 +86,8 @@ async def _topics(brokers: Brokers) -> list[str]:
 
 
 async def _groups(brokers: Brokers, prefix: str) -> list[str]:
-    """Return the groups with the prefix, asking every broker, because each lists only the
-    groups that it coordinates."""
+    """Return the consumer groups with the prefix. Every broker is asked, because each lists only the groups that it
+    coordinates."""
     types = types_of(versions.LIST_GROUPS, LIST_GROUPS_VERSION)
     found = []
     for one in (await _metadata(brokers, ())).brokers:
@@ -130,5 +130,5 @@ async def _delete_group(brokers: Brokers, group: str) -> ErrorCode:
 
 
 def clean_now(bootstrap: Sequence[str], prefix: str) -> str:
-    """Run `clean` in a thread without an event loop."""
+    """Call `clean` and wait for it, from a thread without an event loop."""
     return asyncio.run(clean(bootstrap, prefix))

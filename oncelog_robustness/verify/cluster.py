@@ -47,7 +47,7 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The result of the first look: what a run may use."""
+    """What the first look at a cluster found: its brokers, and the client libraries that can work with it."""
 
     brokers: int
     cluster_id: str
@@ -122,7 +122,7 @@ def installed(
 
 
 def _absence(library: str, java_classpath: str) -> str:
-    """Return why a library is not there; empty when it is."""
+    """Return why a client library cannot be used on this machine; empty when it can."""
     if library == JAVA:
         return prepare(java_classpath)
     if importlib.util.find_spec(MODULES[library]) is None:
@@ -190,7 +190,8 @@ def _reason(error: ClientError, grant: str) -> str:
 
 
 async def _fails(name: str, bootstrap: Sequence[str], topic: str, group: str) -> str:
-    """Return why a library cannot commit a record and an offset, and read them; empty when it can."""
+    """Return why this client library cannot commit a record and an offset on the cluster, and read them; empty when it
+    can."""
     partition = (topic, 0)
     clients = LIBRARIES[name](bootstrap)
     try:

@@ -55,7 +55,7 @@ class _Operation(NamedTuple):
 
 
 class Given(NamedTuple):
-    """The content of a history's file, and notes about it."""
+    """A history that was read from a file, and a sentence for each thing in it that could not be used."""
 
     history: History
     notes: tuple[str, ...]
@@ -63,8 +63,8 @@ class Given(NamedTuple):
 
 
 def read_jepsen(text: str, isolation: Isolation) -> Given:
-    """Read a history of Jepsen's, whose consumers read at `isolation`.
-    Raises EdnError with the line of what cannot be read."""
+    """Return the history in a text of Jepsen's format. Its consumers are taken to read at `isolation`. Raises EdnError
+    with the line of what cannot be read."""
     reading = _Reading(isolation)
     for operation in _operations(text):
         reading.add_operation(operation)

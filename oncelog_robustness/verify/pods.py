@@ -15,8 +15,8 @@ LOOK_S: Final = 1.0
 
 
 class PodDriver:
-    """The driver of pods.
-    It looks for the pods again at each fault, because a deleted pod comes back with another name, or its own."""
+    """Makes faults in pods: it deletes them. It looks for the pods anew at each fault, because a deleted pod comes
+    back, perhaps with another name."""
 
     role = BROKER
     deck: Final = {FaultKind.KILL: 3, FaultKind.RESTART: 1}

@@ -89,7 +89,7 @@ class NoSuchTopicError(OncelogError):
 
 
 class _Broker(NamedTuple):
-    """What a broker's ApiVersions answer says about it: its features, and which private calls of oncelog it has."""
+    """The API versions of one broker, and the features that its cluster has finalized, from its ApiVersions answer."""
 
     versions: Mapping[int, tuple[int, int]]
     """api key → (lowest, highest version)."""

@@ -24,7 +24,7 @@ _UNITS: Final = {"ms": "MS", "bytes": "BYTES", "port": "PORT", "host": "HOST", "
 
 
 class SettingsParser:
-    """The settings classes of one program and the parser made from them."""
+    """Parses the command line of one program into its settings classes."""
 
     def __init__(
         self,

@@ -33,7 +33,7 @@ class LogFormat(StrEnum):
 
 
 class Lines(logging.Formatter):
-    """Formats a log record as one line."""
+    """A log formatter that writes each record as one line of logfmt or JSON."""
 
     def __init__(self, node_id: int, log_format: LogFormat) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ def log_to_stderr(level: LogLevel, node_id: int, log_format: LogFormat = LogForm
 
 
 def log_as_node(node_id: int) -> None:
-    """Write this node id into further lines. A process starts with 0 if the controller gives it a node id."""
+    """Use this node id in log lines from now on. A process starts with 0 if the controller gives it a node id."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler.formatter, Lines):
             handler.formatter.node_id = node_id

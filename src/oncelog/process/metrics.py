@@ -32,7 +32,7 @@ ReadMetrics = Callable[[], Iterable[RoleMetric]]
 
 
 class ProcessMetrics:
-    """The metrics of the role in this process, once the role has started."""
+    """The collector of the role's metrics in this process. It has none before the role has started."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -43,8 +43,8 @@ class ProcessMetrics:
 
     @contextmanager
     def showing(self, read: ReadMetrics, is_ready: Callable[[], bool]) -> Iterator[None]:
-        """Show a role while the block runs.
-        Its loop calls `read` for each scrape, and `is_ready` for each look at `/ready`."""
+        """Serve a role's metrics and readiness while the block runs. Its event loop calls `read` for each scrape, and
+        `is_ready` for each look at `/ready`."""
         self._read, self._is_ready = read, is_ready
         try:
             yield
@@ -153,7 +153,7 @@ def served_metrics(
 
 
 def _is_not() -> bool:
-    """Return False: the answer before the start has ended, and after the end."""
+    """Return False: the readiness of a process before its role has started, and after its end."""
     return False
 
 

@@ -1,5 +1,5 @@
-"""The numbers that a role counts, for `/metrics` of its process.
-They are plain numbers, so that no role knows Prometheus."""
+"""Counters, gauges and histograms of a role as plain numbers, for `/metrics` of its process. So no role knows
+Prometheus."""
 
 import time
 from bisect import bisect_left
@@ -17,7 +17,7 @@ PROCESS_LABELS: Final = ("module", "role", "node_id", "version")
 
 
 class Exemplar(NamedTuple):
-    """One observation of a histogram, and the trace that shows it."""
+    """One observed value of a histogram, with the id of the trace in which it was observed."""
 
     trace_id: int
     seconds: float

@@ -41,7 +41,8 @@ class KafkaAddress:
 
 @dataclass(frozen=True, slots=True)
 class RoleProgram(Generic[RoleSettingsT, RoleT]):
-    """The parts in which the processes of two roles differ."""
+    """The parts in which the programs of the roles differ: settings, how to build the role, its RPC services and
+    metrics."""
 
     module: str
     summary: str

@@ -27,7 +27,8 @@ _NOTHING: Final[Mapping[str, Mapping[str, str]]] = {}
 
 
 class WrongUse(OncelogError):
-    """A flag, a variable or a key that cannot be. The text names it, its value, and the way out."""
+    """The error for a flag, a variable or a key with an impossible name or value. The text names it, its value, and the
+    way out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Flag:
 
 
 class Sources:
-    """The flags of one program, the environment, and the file that either of them names."""
+    """Where a program's settings come from: its flags, the environment, and a file that either of them names."""
 
     def __init__(
         self,
@@ -47,7 +48,7 @@ class Sources:
         file: ConfigFile | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Take flags by the variable that means the same."""
+        """Keep the three sources. `flags` is keyed by the variable of the same meaning."""
         self._flags = dict(flags or {})
         self._file = file
         given = os.environ if environment is None else environment
@@ -80,7 +81,7 @@ class Sources:
         return None if self._file is None else self._file.path.absolute()
 
     def rank(self, kind: type[BaseSettings], name: str) -> int:
-        """Return the rank of a setting's source: FLAG is the highest."""
+        """Return which source a setting comes from, as a number: FLAG is the highest."""
         variable = variable_of(kind, name)
         if variable in self._flags and self._flags[variable].value is not None:
             return FLAG

@@ -1,4 +1,4 @@
-"""The check for environment variables that no program reads: a typing error must not lose a promise unseen.
+"""The check for environment variables that no program reads: a mistyped name must not go unnoticed.
 
 `ONCELOG_STORAGE_FLUSH_POLICYY=always` would otherwise start a log that does not survive a power cut. Several programs
 share one environment: a process knows every name of its own tables, and leaves those of other roles to their processes.
@@ -78,7 +78,7 @@ def refuse_unknown_variables(
 
 
 def meant(name: str, known: Iterable[str], beginnings: Iterable[str] = ()) -> str:
-    """Return ` (did you mean …?)` with the nearest name, or an empty text when none is near."""
+    """Return ` (did you mean …?)` with the nearest known name, or an empty text when none is near."""
     # The prefix that all names share is no likeness.
     whole = {one.removeprefix(PREFIX): one for one in sorted(known)}
     near = difflib.get_close_matches(name.removeprefix(PREFIX), whole, n=1, cutoff=0.75)

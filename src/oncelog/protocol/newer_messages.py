@@ -1,4 +1,4 @@
-"""Messages that kio lacks or has wrong: the classes are kio's, with the fields that differ.
+"""Messages that the library kio lacks or has wrong. Their classes are kio's, with the fields that differ.
 
 A field is replaced by any number of others, in its place. `AT_THE_END` adds fields behind all. When kio has a version,
 its entry goes (`tests/unit/protocol/test_version_table.py` says when).
@@ -38,7 +38,7 @@ Changes = Mapping[str, Sequence[Spec]]
 
 
 class Newer(NamedTuple):
-    """The differences of a version, by the structure's name."""
+    """The fields that differ in a newer version of an API, by the name of the structure in request and response."""
 
     request: Mapping[str, Changes]
     response: Mapping[str, Changes]

@@ -34,8 +34,8 @@ _INT32: Final = struct.Struct(">i")
 
 @cache
 def message_reading(entity: type[Entity], *, passes_over_tags: bool = False) -> Steps:
-    """Return the reader in steps of this kio class.
-    It raises KeyError for an unknown tag, unless that is passed over."""
+    """Return a decoder for this kio class that works in steps: a generator that yields between elements. It raises
+    KeyError for an unknown tag, unless that is passed over."""
     flexible = entity.__flexible__
     tagged: dict[int, tuple[str, _Reader]] = {}
     plain: list[tuple[str, Steps]] = []
@@ -98,7 +98,7 @@ def _field(
 
 
 def _nullable(inner: Steps) -> Steps:
-    """Return the reader of a structure behind a byte that is -1 for null."""
+    """Return a decoder for a structure that may be null: the byte before it is -1 for null."""
 
     def steps(frame: Frame, position: int) -> Generator[None, None, tuple[object, int]]:
         if frame[position] == 0xFF:

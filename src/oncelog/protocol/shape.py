@@ -1,4 +1,4 @@
-"""The check that the lengths inside a request fit the request, before kio reads it.
+"""The check that the lengths inside a request fit the request, before the library kio reads it.
 
 kio's native reader (0.6) reserves memory for as many elements as an array claims to have, and a failed reservation
 ends the process: thirty bytes from anyone could do that. So each request's lengths are walked first. The walk is
@@ -68,9 +68,9 @@ class _Piece(NamedTuple):
 
 
 class RequestCheck:
-    """The check of a message of a kio class that starts at a position of a frame.
+    """Checks the lengths in a request of one kio class, which starts at a position of a frame.
 
-    Both ways raise FrameError, and return the number of elements in the message's arrays.
+    Called, or in steps, it returns the number of elements in the message's arrays. It raises FrameError.
     """
 
     def __init__(self, entity: type[Entity]) -> None:
@@ -86,7 +86,8 @@ class RequestCheck:
         return _counted(frame, end, left)
 
     def in_steps(self, frame: Frame, position: int) -> Generator[None, None, int]:
-        """Check a message in steps, for large frames: the walk costs about a microsecond for each element."""
+        """Check a large request as a generator, which yields now and then: the check costs about a microsecond for each
+        element."""
         if self._steps is None:
             return self(frame, position)
         left = [ELEMENTS_MAX]
@@ -203,7 +204,8 @@ def _primitive(kafka_type: str, flexible: bool) -> _Piece:
 
 
 def _nullable(piece: _Piece) -> _Piece:
-    """Return a piece that may be null. kio takes -1 alone for null, Kafka any negative byte; the check follows kio."""
+    """Return the check of a part that may be null. kio takes -1 alone for null, Kafka any negative byte; the check
+    follows kio."""
 
     def walk(frame: Frame, position: int, left: list[int]) -> int:
         is_null = frame[position] == 0xFF

@@ -1,7 +1,7 @@
-"""AddPartitionsToTxn, AddOffsetsToTxn and EndTxn as librdkafka sends them, read and answered without kio.
+"""AddPartitionsToTxn, AddOffsetsToTxn and EndTxn as librdkafka sends them, decoded and answered without kio.
 
-`small_produce` gives the reasons. A transaction of TV1 has an end, and an addition for each topic or group. The schema
-reads any other form, and all that is wrong.
+`small_produce` gives the reasons. A transaction of TV1 has an end, and an addition for each topic or group. Any other
+form, and all that is wrong, is left to the usual decoder (`messages.Schema`).
 """
 
 import struct
@@ -25,7 +25,7 @@ _ADDED_ONE: Final = struct.Struct(">ih")
 
 
 class SmallRequest(NamedTuple):
-    """The fields that all three requests have; `rest` is where the fields of the API begin."""
+    """The fields that all three requests begin with; `rest` is the position of the fields of the API."""
 
     correlation_id: int
     client_id: str | None

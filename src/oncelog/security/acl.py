@@ -127,7 +127,7 @@ class AclFilter:
 
 
 def entry_fault(acl: Acl) -> str:
-    """Return why this entry cannot be made, as Kafka refuses it; empty: it can be made."""
+    """Return why Kafka refuses to create this entry; empty: it can be created."""
     if acl.resource_type in (ResourceType.UNKNOWN, ResourceType.ANY):
         return f"resource type {acl.resource_type.name} cannot have an ACL; name one type"
     if not acl.resource_name:
@@ -151,7 +151,8 @@ def entry_fault(acl: Acl) -> str:
 
 
 def is_host_in(address: str, host: str) -> bool:
-    """Return True if an entry's host stands for this address: the same one, every host, or a network that has it."""
+    """Return True if the host of an ACL covers this address: the same address, every host (`*`), or a network that
+    contains it."""
     if host in (WILDCARD, address):
         return True
     network = _network(host) if "/" in host else None

@@ -57,7 +57,7 @@ class Verdict(NamedTuple):
 
 @dataclass(slots=True)
 class _Index:
-    """The entries of one resource type, by the way their name matches."""
+    """The ACLs of one resource type, split by literal names and prefixes for a fast look-up."""
 
     literal: dict[str, list[Acl]] = field(default_factory=lambda: defaultdict(list))
     prefixed: dict[str, list[Acl]] = field(default_factory=lambda: defaultdict(list))
@@ -75,7 +75,7 @@ class _Index:
 
 
 class Authorizer:
-    """An authorizer of fixed ACLs; it never changes. A new set of ACLs is a new authorizer."""
+    """Decides by a fixed set of ACLs, and never changes. After a change of ACLs a new one is made."""
 
     def __init__(self, acls: Iterable[Acl], rules: AuthorizerRules) -> None:
         self._rules = rules

@@ -1,8 +1,8 @@
-"""The keys of a token provider, read from a file or from an https address.
+"""The public keys of a token provider (JWKS), read from a file or from an https address.
 
 A lookup may read a disk or wait for a network, so tokens are validated in threads. One thread fetches at a time. A
-token with a key id that nobody knows makes a fetch too, as providers change their keys, but at most one every few
-seconds: tokens are cheap to invent. While the provider is away its last keys stay in use.
+token with an unknown key id makes a fetch too, as providers change their keys, but at most one every few seconds:
+tokens are cheap to invent. While the provider is away its last keys stay in use.
 """
 
 import http.client
@@ -30,7 +30,7 @@ class KeysUnavailableError(Exception):
 
 
 class CachedKeys:
-    """A `KeySource`: keys that are read again when they are old, or when one is missing."""
+    """A `KeySource` that keeps the provider's keys, and reads them again when they are old or when one is missing."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class CachedKeys:
             return self._reads != seen
 
     def _try(self) -> None:
-        """Read the keys, unless that was tried a moment ago."""
+        """Read the provider's keys, unless the last try was a moment ago."""
         if self._clock() - self._tried_at < self._retry_s:
             return
         self._tried_at = self._clock()

@@ -54,7 +54,8 @@ class VerificationKey:
 
 
 class KeySource(Protocol):
-    """The source of the provider's keys. Both methods may wait for the provider, and raise `TokenRefusedError`."""
+    """The interface through which a validator gets the provider's keys. Both methods may wait for the provider, and
+    raise `TokenRefusedError`."""
 
     def keys(self) -> tuple[VerificationKey, ...]: ...
 
@@ -65,7 +66,8 @@ class KeySource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """The rules that a token must meet. As in Kafka, a rule for issuer and audience must be given or waived."""
+    """The settings by which tokens are accepted: issuer, audience, scope and more. As in Kafka, a rule for issuer and
+    audience must be given or waived."""
 
     issuer: str | None
     audiences: frozenset[str]

@@ -94,7 +94,7 @@ class OAuthBearerServer(SaslServer):
 
 
 class OAuthBearerClient:
-    """The client's side of one exchange."""
+    """The client's side of one login by OAUTHBEARER."""
 
     def __init__(self, token: str, extensions: Mapping[str, str] | None = None) -> None:
         if not _BEARER.fullmatch(f"bearer {token}"):

@@ -39,7 +39,7 @@ def entity_of(parts: Mapping[str, str] | Mapping[str, str | None]) -> Entity:
 
 
 def entity_fault(entity: Entity) -> str:
-    """Return why there is no such entity; empty: there is one."""
+    """Return why no quota can be set for this entity, such as an unknown entity type; empty: it is valid."""
     kinds = [kind for kind, _ in entity]
     if not kinds:
         return "the entity is empty; name a user, a client-id or an ip"

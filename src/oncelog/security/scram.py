@@ -75,7 +75,8 @@ def make_credential(
 
 
 def new_salt() -> bytes:
-    """Return a new salt. It has the form of an unknown user's salt: another form would show that its user exists."""
+    """Return a new random salt, in the form that unknown users get, too. Another form would show that its user
+    exists."""
     return salt_of(secrets.randbits(SALT_BITS))
 
 
@@ -183,7 +184,7 @@ class ScramServer(SaslServer):
 
 
 class ScramClient:
-    """The client's side of one exchange. It also checks that the server knows the password."""
+    """The client's side of one login by SCRAM. It also checks that the server knows the password."""
 
     def __init__(
         self, mechanism: str, user: str, password: str, *, nonce: str | None = None

@@ -37,7 +37,7 @@ CONTEXT_AGE_MAX_S = 300.0
 
 
 class ClientCertificates(Enum):
-    """The values of Kafka's `ssl.client.auth`."""
+    """Whether clients must, may or need not show a certificate: the values of Kafka's `ssl.client.auth`."""
 
     NONE = "none"
     REQUESTED = "requested"
@@ -111,7 +111,7 @@ def client_context(
 
 
 class ReloadingContext:
-    """The TLS context of files that may change. It looks at them when it is asked, at most once a second.
+    """A TLS context made from files that may change. It looks at them when it is asked, at most once a second.
 
     While new files cannot be used, as between the writes of a certificate and of its key, the last good context stays.
     `report` gets the error once, and gets one line for each reload.
@@ -140,7 +140,8 @@ class ReloadingContext:
         return self._context
 
     def fronting(self) -> ssl.SSLContext:
-        """Return one context for good, whose every handshake takes the current one."""
+        """Return one TLS context that never changes, for servers that take only one. It switches to the newest context
+        in each handshake."""
         front = self._build(self._files)
         assert front.verify_mode is ssl.CERT_NONE, "a resumed session skips a changed authority"
 
@@ -258,7 +259,7 @@ def _what_it_is(content: bytes, path: Path) -> str:
 
 
 def _words(error: Exception) -> str:
-    """Return the part of OpenSSL's error text that a person can read."""
+    """Return the readable part of an error of OpenSSL."""
     with contextlib.suppress(AttributeError, TypeError):
         return str(error.reason).replace("_", " ").lower()  # type: ignore[attr-defined]
     return str(error)

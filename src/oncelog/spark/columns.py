@@ -23,7 +23,7 @@ _OUTCOME: Final = {"outcome": "STRING"}
 
 
 def source_columns(options: SourceOptions) -> dict[str, str]:
-    """Return column → type; `headers` and `outcome` only when asked for."""
+    """Return the source's columns with their Spark types; `headers` and `outcome` only when asked for."""
     headers = _HEADERS if options.include_headers else {}
     return _SOURCE | headers | (_OUTCOME if options.include_outcome else {})
 

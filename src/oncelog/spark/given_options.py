@@ -1,7 +1,9 @@
-"""The options that a query gave: read by name, refused with the option's name, its value and the way out.
+"""The options that a query gave. They are read by name; a wrong one raises an error with its name, its value and the
+way out.
 
-Spark hands a data source every option of the query, its own included, so an unknown name cannot be refused as such.
-Two kinds are: names with the prefix `oncelog.`, and names so close to one of ours that they must be a slip of the pen.
+Spark hands a data source every option of the query, also those of Spark itself. So an unknown name cannot be refused in
+general. Two kinds are: names with the prefix `oncelog.`, and names so close to one of ours that they must be a slip of
+the pen.
 """
 
 import difflib
@@ -70,7 +72,7 @@ settings of Kafka's clients have the prefix of Spark's Kafka source."""
 
 
 class Side(Enum):
-    """The side of the connector that takes the options."""
+    """The side of the connector that reads the options: the source or the sink."""
 
     SOURCE = "reading"
     SINK = "writing"

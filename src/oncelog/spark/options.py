@@ -57,7 +57,7 @@ class Partitioner(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CallOptions:
-    """The settings of calls to the cluster. None: the client's default."""
+    """The time limits and names of requests to the cluster. None: the client's default."""
 
     client_id: str | None = None
     request_timeout_ms: int | None = None
@@ -68,7 +68,7 @@ class CallOptions:
 
 @dataclass(frozen=True, slots=True)
 class FetchOptions:
-    """The settings of a task's fetches. None: the client's default."""
+    """The limits of the Fetch requests of a task. None: the client's default."""
 
     max_bytes: int | None = None
     min_bytes: int = 1
@@ -106,7 +106,7 @@ class SourceOptions:
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """The options of a write: the place and the sink's name."""
+    """The options of a write: the cluster, the topic, and the sink's transactional id."""
 
     bootstrap: tuple[Address, ...]
     login: ClientLogin

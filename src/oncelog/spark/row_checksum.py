@@ -38,7 +38,7 @@ _Hashes = npt.NDArray[np.uint64]
 
 
 class RowChecksum:
-    """Counts rows and adds up their hashes."""
+    """The count and the order-independent checksum of the rows that were added."""
 
     def __init__(self) -> None:
         self.row_count = 0

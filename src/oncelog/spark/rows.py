@@ -1,4 +1,4 @@
-"""The way from Spark's Arrow batches to the rows of each topic-partition."""
+"""The way from Spark's Arrow batches to the rows of each topic-partition, for the sink."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +34,8 @@ class _Header(TypedDict):
 
 
 class RowRouter:
-    """Decides topic and partition of each row. Its state is the partition whose turn it is for rows without a key."""
+    """Chooses topic and partition of each row. Rows without a key go to the partitions in turn; it remembers whose turn
+    it is."""
 
     def __init__(
         self, topic: str | None, partitioner: Partitioner, counts: Mapping[str, int], seed: int
@@ -63,7 +64,8 @@ class RowRouter:
         self._counts.update(counts)
 
     def routed(self, batch: pa.RecordBatch) -> Iterator[tuple[Partition, pa.RecordBatch]]:
-        """Yield the batch cut by topic and partition, rows in order. `missing_topics` must be empty."""
+        """Yield parts of the batch, one for each topic and partition, with rows in order. `missing_topics` must be
+        empty."""
         for topic, of_topic in self._by_topic(batch):
             count = self._counts[topic]
             numbers = self._partition_numbers(topic, count, of_topic)

@@ -139,8 +139,8 @@ class PruningBatchReader(BatchReader):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The reader of a stream: offsets and plans on the driver, in one process for the whole run of the query;
-    `read` on the executors."""
+    """Spark's reader of a stream. On the driver one object plans offsets for the whole run of the query; `read` runs on
+    executors."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -171,7 +171,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @message_first
     def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802
-        """Return the end of the next batch: the partitions' ends, as far from `start` as the limit allows.
+        """Return where the next micro-batch ends: at the partitions' ends, or as far from `start` as the limit allows.
         Markers take offsets, too."""
         begin = from_json(start)
         if self._progress is not None:
@@ -323,14 +323,15 @@ def warn(what: str) -> None:
 
 
 def tell(what: str) -> None:
-    """Print a line to standard error: that of a Python worker is the executor's log, that of a planner the driver's."""
+    """Print a line to standard error, which Spark writes to the log of the executor or, on the planner, of the
+    driver."""
     print(f"oncelog: {what}", file=sys.stderr)
 
 
 def _resolve(
     cluster: Cluster, option: str, offsets: Offsets | Timestamps, partitions: list[Partition]
 ) -> OffsetVector:
-    """Return an offset for each partition: those given, and the first or the last stable one where asked for."""
+    """Return a number for each partition's offset, where `earliest`, `latest` or a time was given."""
     if isinstance(offsets, Timestamps):
         return _resolve_timestamps(cluster, option, offsets, partitions)
     if isinstance(offsets, dict):

@@ -1,4 +1,5 @@
-"""The cut of offset ranges into Spark's tasks, and the rule for a micro-batch that waits for more records. Pure.
+"""The cut of offset ranges into Spark's tasks, and the rule by which a micro-batch waits until more records are there.
+Pure.
 
 Without options a topic-partition is one task. `maxRecordsPerPartition` and `minPartitions` cut ranges, in this order,
 as in Spark's Kafka source. The same ranges are cut at the same offsets whenever they are planned, so a micro-batch that

@@ -36,8 +36,8 @@ AnySpan = spans.Span | spans.Nothing
 
 @contextmanager
 def opening_span(attempt: "AttemptName") -> Iterator[AnySpan]:
-    """Open the driver's span around OpenAttempt.
-    An attempt that was refused has no root: the span is a trace of its own."""
+    """Open the driver's span around OpenAttempt. It begins as a trace of its own, because a refused attempt has no
+    trace."""
     process = _process(os.getpid())
     if process is None:
         yield spans.NOTHING
@@ -48,15 +48,15 @@ def opening_span(attempt: "AttemptName") -> Iterator[AnySpan]:
 
 
 def opened(span: AnySpan, attempt: "AttemptName") -> None:
-    """Move the span into the attempt's trace, as the attempt is open.
-    A coordinator that records no spans exports no root: then the span stays."""
+    """Move the span into the attempt's trace, now that the attempt is open. Where the coordinator records no spans it
+    stays."""
     if isinstance(span, spans.Span) and attempt.is_traced:
         span.home.move(attempt_trace(attempt.nonce))
 
 
 @contextmanager
 def task_span(attempt: "AttemptName", task: "TaskIdentity") -> Iterator[AnySpan]:
-    """Open the span of one try of one task."""
+    """Open the span of one Spark task, in the attempt's trace."""
     with _span(f"task {task.task_partition}", attempt) as span:
         attributes: dict[str, spans.Value] = {
             "oncelog.batch_id": task.batch_id,
@@ -94,7 +94,8 @@ def _span(name: str, attempt: "AttemptName") -> Iterator[AnySpan]:
 
 @contextmanager
 def _failing_kept(name: str, trace: TransactionTrace | None) -> Iterator[spans.Span]:
-    """Open a span that is kept if it fails, else by the ratio: this process does not learn the end of the attempt."""
+    """Open a span that is exported if it fails, otherwise only by the sampling ratio: this process does not learn how
+    the attempt ends."""
     span = spans.outermost(name, spans.Kind.INTERNAL, trace=trace)
     assert isinstance(span, spans.Span), "a process that records has a recorder"
     home = span.home
@@ -109,7 +110,7 @@ def _failing_kept(name: str, trace: TransactionTrace | None) -> Iterator[spans.S
 
 
 class _Process:
-    """A Python worker of Spark's that records spans."""
+    """The tracing of one Python worker of Spark, which sends its spans from a thread."""
 
     def __init__(self, tracing: "Tracing") -> None:
         self.tracing = tracing

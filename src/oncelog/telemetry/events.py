@@ -1,4 +1,4 @@
-"""An event that a role publishes: what the role decided or wrote, and when."""
+"""An event that a role publishes for the console, and a filter of events: what the role decided or wrote, and when."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -36,7 +36,8 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """A filter of events. Empty fields match everything. Holes match always: a reader must know of them."""
+    """A filter of events. Empty fields match everything. A `hole` (missing events) matches always: a reader must know
+    of it."""
 
     kinds: frozenset[str] = frozenset()
     transactional_id: str | None = None
@@ -72,6 +73,6 @@ def partitions_of(event: Event) -> Iterator[Partition]:
 
 
 def order_of(event_id: str) -> tuple[int, int]:
-    """Return the numbers by which ids compare. Raises ValueError for a text that is no id."""
+    """Return an event's id as two numbers, by which ids compare. Raises ValueError for a text that is no id."""
     milliseconds, _, sequence = event_id.partition("-")
     return int(milliseconds), int(sequence or 0)

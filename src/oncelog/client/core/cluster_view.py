@@ -105,8 +105,8 @@ class ClusterView:
 
 
 def _newer(old: TopicView, new: TopicView) -> TopicView:
-    """Return the new view of a topic, but keep the old leader of a partition where that one is newer. After a passing
-    error the old view stays; UNKNOWN_TOPIC_OR_PARTITION removes the topic."""
+    """Return the new view of a topic, but keep a partition's old leader if its epoch is higher. After a passing error
+    the old view stays; UNKNOWN_TOPIC_OR_PARTITION removes the topic."""
     if new.error is not ErrorCode.NONE and not new.leaders and new.error.is_retriable:
         return (
             new

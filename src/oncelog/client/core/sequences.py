@@ -132,8 +132,8 @@ class Sequences:
             line.given_up = None
 
     def is_real_hole(self, batch: ProducerBatch) -> bool:
-        """True if a batch before this one is missing for good, when a leader says OUT_OF_ORDER_SEQUENCE_NUMBER. False:
-        it may still arrive."""
+        """True if no earlier batch of the partition is unfinished: then OUT_OF_ORDER_SEQUENCE_NUMBER means that one is
+        missing for good."""
         line = self._line_of(batch)
         return line is None or min(line.unfinished) == batch.order
 
@@ -175,8 +175,7 @@ class Sequences:
         ]
 
     def begin_again(self, partition: Partition) -> None:
-        """Give the partition's unfinished batches sequences from 0 under the newest epoch. Batches to be retried go
-        first, in their order."""
+        """Give the partition's unfinished batches new sequences from 0 under the newest identity, in their order."""
         old = self._lines.pop(partition)
         line = self._lines[partition] = _Line(self.identity)
         for order in sorted(old.unfinished):

@@ -232,8 +232,7 @@ class Brokers:
         self._on_change()
 
     def _retire(self, connection: Connection) -> None:
-        """Replace a connection by a new one: use it for no more requests, and close it once its last answer has
-        come."""
+        """Close a connection that a newer one has replaced, once its last answer has come."""
         if connection.pending_count:
             self._loop.call_later(0.1, self._retire, connection)
         else:
