@@ -268,8 +268,8 @@ class Cluster:
     ) -> dict[TopicPartition, FoundT | ApiError]:
         """Return each partition's answer from its leader: what `ask(stub, items)` returned for it, or an ApiError.
 
-        Every leader gets one call, all at once; `ask` returns objects that name their topic and partition. Partitions
-        whose leader is gone or was replaced are asked for again, where `repeatable` allows it and as long as
+        Every leader gets one call, all at once; `ask` returns objects that name their topic and partition. If a leader
+        is gone or was replaced, its partitions are asked for again: where `repeatable` allows it, and as long as
         `is_wanted` says that the client waits. A topic with an id in `topic_ids` must still have that id.
         """
         retries = RetryPolicy(self)

@@ -38,8 +38,8 @@ _Key = Callable[[object], Hashable]
 
 
 class Level(NamedTuple):
-    """One array of a request at which it may be cut, such as the topics, and the array of the response with the answers
-    to it."""
+    """One array of a request at which it may be cut, such as the topics, and the array of the response that answers
+    it."""
 
     requested: str
     answered: str

@@ -225,7 +225,8 @@ def _array(piece: _Piece, flexible: bool, is_nullable: bool) -> _Piece:
     least, element, inner = max(1, piece.least_bytes), piece.walk, piece.steps
 
     def length(frame: Frame, position: int, left: list[int]) -> tuple[int, int]:
-        """Return the number of an array's elements, and where the first begins."""
+        """Return the number of an array's elements, and the position of the first. Subtract the number from what is
+        `left` of the request's maximum."""
         if flexible:
             count, position = read_uvarint(frame, position)
             count -= 1

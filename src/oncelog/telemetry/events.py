@@ -1,4 +1,5 @@
-"""An event that a role publishes for the console, and a filter of events: what the role decided or wrote, and when."""
+"""An event that a role publishes for consoles and watching programs, and a filter of events: what the role decided or
+wrote, and when."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

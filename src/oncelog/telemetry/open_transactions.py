@@ -61,8 +61,8 @@ class _Kept:
 
 
 class OpenTransactions:
-    """The first events of each open transaction. Each event of a busy process comes here, so one costs only a few
-    look-ups."""
+    """The first events of each open transaction, of those that the history has dropped. Each event of a busy process
+    comes here, so one costs only a few look-ups."""
 
     def __init__(self, ids_max: int = IDS_MAX) -> None:
         self._ids_max = ids_max
