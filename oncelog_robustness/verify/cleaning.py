@@ -39,8 +39,8 @@ def new_run() -> str:
 
 
 def prefix_of(run: str) -> str:
-    """Return the prefix of a run's names.
-    Raises OncelogError for a text that is no id of a run, because its prefix might be that of other topics."""
+    """Return the prefix that the topics and groups of this run have. Raises OncelogError for a text that is no id of a
+    run: its prefix might fit other topics."""
     if not _RUN.fullmatch(run):
         raise OncelogError(
             f"--clean {run!r} is no id of a run: six of 0-9 and a-f, as a run prints it"

@@ -68,8 +68,11 @@ class Found:
 async def look(
     bootstrap: Sequence[str], prefix: str, wanted: Sequence[str], on_step: Callable[[str], None]
 ) -> Found:
-    """Look at the cluster. This makes a topic and a group that begin with `prefix`, and leaves them.
-    Raises OncelogError in one line."""
+    """Find out about the cluster: its brokers, and which client libraries can commit there. It makes a topic and a
+    group that begin with `prefix`, and leaves them.
+
+    Raises OncelogError with one line of text.
+    """
     on_step("asking the brokers")
     brokers = Brokers(bootstrap, "oncelog-verify")
     try:

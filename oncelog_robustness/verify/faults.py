@@ -56,8 +56,8 @@ class Driver(Protocol):
 
 
 class Shell:
-    """The shell that runs the user's commands.
-    Their output goes into one file, so that programs which they leave running hold no pipe."""
+    """Runs the user's commands in a shell. Their output goes into one file, so that programs which they leave running
+    hold no pipe."""
 
     def __init__(self, log: Path) -> None:
         self._log = log

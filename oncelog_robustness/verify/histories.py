@@ -24,7 +24,7 @@ _LINE_BYTES_MAX: Final = 1 << 20
 
 
 def keep_history(folder: Path) -> Path:
-    """Compress the history that a run wrote line by line, remove the plain file, and return the path."""
+    """Compress the history file of a run, remove the uncompressed one, and return the new path."""
     plain, kept = folder / HISTORY, folder / KEPT
     with plain.open("rb") as source, gzip.open(kept, "wb", compresslevel=6) as target:
         while block := source.read(1 << 20):

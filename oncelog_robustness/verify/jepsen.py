@@ -72,7 +72,7 @@ def read_jepsen(text: str, isolation: Isolation) -> Given:
 
 
 def _operations(text: str) -> Iterator[_Operation]:
-    """Yield the operations: maps, one after the other or in one vector."""
+    """Yield the operations of a history in EDN: maps, one after the other or in one vector."""
     for line, form in forms(text):
         for one in form if isinstance(form, list) else [form]:
             if not isinstance(one, dict) or not isinstance(one.get("type"), Keyword):

@@ -88,7 +88,7 @@ Clean = Annotated[
 
 
 def duration_s(option: str, text: str, least: float, most: float) -> float:
-    """Return the option's duration in seconds. Raises OncelogError, as the other functions here do."""
+    """Return the duration in an option's text, in seconds. Raises OncelogError naming the option and its limits."""
     found = _DURATION.fullmatch(text.strip())
     seconds = float(found[1]) * _UNITS[found[2]] if found else -1.0
     if not least <= seconds <= most:

@@ -81,8 +81,8 @@ def _nodes_with(image: MetadataImage, role: pb.Role) -> list[int]:
 
 
 def _internal_topics(image: MetadataImage) -> Mapping[str, str]:
-    """Return the configs that describe the internal topics as they are, even if the settings were others when they
-    were created."""
+    """Return the configs about the internal topics (partitions, replication), read from the topics as they are.
+    Settings count only when a topic is created."""
     found: dict[str, str] = {}
     for topic_name, prefix in (
         (TRANSACTION_STATE_TOPIC, "transaction.state.log"),

@@ -47,8 +47,7 @@ _IPV4_MAPPED = "::ffff:"
 
 
 class Home(Protocol):
-    """The parts of the listener role that its connections use: settings, counters, limits, and calls when a connection
-    comes and goes."""
+    """The parts of the listener role that its connections use."""
 
     settings: ListenerSettings
     counters: ListenerCounters
@@ -140,8 +139,7 @@ class Connection(asyncio.Protocol):
         self.task.add_done_callback(lambda _: self._home.ended(self))
 
     def admitted(self, peer: tuple[str, int] | None, local: tuple[str, int]) -> bool:
-        """Count this connection against the limits before any TLS handshake, and start the deadline of its login.
-        False: it is refused."""
+        """Count this connection against the limits, and start the deadline of its login. False: it is refused."""
         self._session = Session(
             _printed(peer),
             _address(local),
@@ -164,8 +162,7 @@ class Connection(asyncio.Protocol):
         self.abort()
 
     def _proven(self) -> None:
-        """Count the connection as logged in, and end the deadline of the login. On a listener without login that is at
-        once."""
+        """Count the connection as logged in; on a listener without login it is so at once."""
         if self._admitted is not None:
             self._admitted.proven()
         if self._login_deadline is not None:
@@ -197,14 +194,12 @@ class Connection(asyncio.Protocol):
 
     @property
     def _is_waiting(self) -> bool:
-        """True if the connection waits for a request: none is handled or queued, and the client has taken all
-        answers."""
+        """True if the connection is idle: no request is handled or queued, and the client has read all answers."""
         has_no_request = self._wake is not None and not self._wake.done()
         return has_no_request and self._writable is None and not self._is_doubtful
 
     def _glance_at(self, frames: list[memoryview]) -> list[memoryview]:
-        """Answer small requests at once that need no wait, as long as they come first; return the requests from the
-        first other one on."""
+        """Answer the first small requests that need no wait; return the other requests."""
         answers, began = self._answers, time.monotonic()
         try:
             for frame in frames[:_ANSWERS_TOGETHER_MAX]:
@@ -257,13 +252,12 @@ class Connection(asyncio.Protocol):
         self._read_or_pause()
 
     def doubt(self) -> None:
-        """Mark all requests received so far as possibly out of date: the process stood still, so clients may have
-        repeated them elsewhere (`pause_detector.py`)."""
+        """Mark all requests received so far as possibly late: the process stood still (`pause_detector.py`)."""
         self._is_doubtful = True
         self._session.doubtful_count = self._session.received_count
 
     def finish(self) -> None:
-        """Take no more requests; answer the one in progress, then close. A long poll is cut at once."""
+        """Take no more requests; answer the one in progress, then close. A long poll is ended at once."""
         self._is_closing = True
         self._drop_queue()
         if self._transport is not None and not self._transport.is_closing():
@@ -287,13 +281,12 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """True if no request is being worked on: the client is silent, has sent half a frame, or does not read its
-        answers."""
+        """True if no request is being worked on: the client sends nothing, or does not read its answers."""
         return not self._is_answering or self._writable is not None
 
     def takes_nothing(self, now: float, since_s: float) -> bool:
-        """True if the client has read no byte of its waiting answer for `since_s` seconds. It compares with the call
-        before, so it must be called again and again."""
+        """True if the client has read no byte of its answer for `since_s` seconds. It must be called again and
+        again."""
         if self._writable is None or self._transport is None:
             return False
         left_bytes = self._transport.get_write_buffer_size()
@@ -334,22 +327,19 @@ class Connection(asyncio.Protocol):
             self._close()
 
     def _taken(self) -> tuple[list[memoryview], Sequence[SmallProduce]]:
-        """Take the next request from the queue, or several small Produce requests that are handled as one (returned
-        decoded, too)."""
+        """Return the next request, or several small Produce requests to be handled as one, which are decoded, too."""
         is_one = len(self._frames) == 1
         together = () if is_one else self._home.dispatcher.together(self._frames, self._session)
         return [self._frames.popleft() for _ in together or (None,)], together
 
     async def _settle(self) -> None:
-        """Wait a moment after the process stood still, so that a client that has left is noticed and its requests are
-        dropped. Those that remain stay doubtful."""
+        """Wait a moment after a pause of the process: if the client has left, its requests are dropped."""
         await asyncio.sleep(_SETTLE_S)
         self._session.doubtful_count = self._session.received_count
         self._is_doubtful = False
 
     async def _answer(self, frame: memoryview, together: Sequence[SmallProduce]) -> None:
-        """Answer one request, or the Produce requests in `together` as one. On a failure close the connection, and log
-        why in one line."""
+        """Answer one request, or the Produce requests in `together`; on a failure close the connection and log why."""
         api_key = version = _NO_API_KEY
         counters = self._home.counters
         self._is_answering = True
@@ -453,8 +443,7 @@ class Connection(asyncio.Protocol):
             self._wake.set_result(None)
 
     def _hold(self) -> None:
-        """Report the bytes of waiting requests to the memory budget, and read on or stop reading as its limits
-        allow."""
+        """Report the bytes of waiting requests to the memory budget; read on, or stop if that is full."""
         self._update_budget()
         if (
             self._is_reading

@@ -200,8 +200,8 @@ class Protection:
 
 
 def _token_validator(settings: SecuritySettings) -> TokenValidator:
-    """Return the validator of access tokens. Raises ValueError for settings that do not go together, OncelogError
-    without packages."""
+    """Return the validator of access tokens for OAUTHBEARER. Raises ValueError for settings that contradict each other,
+    OncelogError if its packages are not installed."""
     # A listener without tokens needs neither these modules nor their packages.
     from oncelog.security.jwks import keys_of
     from oncelog.security.jwt_tokens import JwtValidator, TokenRules

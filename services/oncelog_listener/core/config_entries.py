@@ -134,7 +134,8 @@ def _broker_entry(key: ConfigKey, values: BrokerValues) -> ConfigEntry:
 def entries_of_all_brokers(
     of_all: Mapping[str, str], names: Iterable[str] | None
 ) -> tuple[ConfigEntry, ...]:
-    """Return the configs that are set for all brokers, without defaults behind them, as in Kafka."""
+    """Return the configs that are set for all brokers (DescribeConfigs with an empty name), and no defaults, as in
+    Kafka."""
     keys = {name: BROKER_CONFIGS[name].key for name in of_all if name in BROKER_CONFIGS}
     return tuple(
         _entry(key, [(key.name, of_all[key.name], ConfigSource.DYNAMIC_DEFAULT_BROKER)])
@@ -192,7 +193,8 @@ def altered(
     operations: Iterable[tuple[str, int, str | None]],
     resource_type: ResourceType = ResourceType.TOPIC,
 ) -> tuple[dict[str, str], list[str]]:
-    """Return (what to set, what to remove) for these (name, operation, value) on a resource with these overrides.
+    """Return (configs to set, names to remove) for the (name, operation, value) of an IncrementalAlterConfigs.
+    `overrides` are the resource's configs now.
 
     Raises KafkaError. INVALID_REQUEST: a name was given twice, or an operation does not exist. INVALID_CONFIG: the
     config does not take this name, value or operation.

@@ -11,7 +11,7 @@ _NAME: Final = re.compile(r"[A-Z][A-Z0-9_]{0,62}")
 
 
 class SecurityProtocol(Enum):
-    """The protection of a listener's connections, by the names that Kafka gives them."""
+    """The protection of a listener's connections (TLS, SASL), by Kafka's names such as `SASL_SSL`."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"

@@ -175,8 +175,8 @@ def _entries(
 
 
 def _node_named(image: MetadataImage, name: str) -> pb.Node | None:
-    """Return the node with this id as text; None: there is none. "01" and digits of other scripts name no node, as
-    in AlterConfigs."""
+    """Return the node whose id is this text; None: there is none. "01" and digits of other scripts name no node, as in
+    AlterConfigs."""
     return next((one for node_id, one in image.nodes.items() if str(node_id) == name), None)
 
 

@@ -104,7 +104,8 @@ class _Leaders(NamedTuple):
 
 
 class Cluster:
-    """Blocking calls to a cluster. Connections open as needed; `close` closes them. Not for two threads at a time."""
+    """The blocking client of one cluster: metadata, calls, connections. Connections open as needed; `close` closes
+    them. Two threads must not use it at a time."""
 
     def __init__(
         self, bootstrap: Sequence[Address], settings: ClientSettings | None = None
@@ -135,7 +136,8 @@ class Cluster:
     # ---------------------------------------------------------------------------------------------- metadata
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
-        """Topic → number of partitions, asked anew. Raises OncelogError naming a topic that does not exist."""
+        """Ask the cluster, and return topic → number of partitions. Raises OncelogError naming a topic that does not
+        exist."""
         names = sorted(set(topics))
         self.refresh(names)
         return {name: self._topology.partition_counts[name] for name in names}
@@ -200,12 +202,13 @@ class Cluster:
     def list_offsets(
         self, timestamps: Mapping[Partition, int], isolation_level: int | None = None
     ) -> dict[Partition, int]:
-        """Return, for each partition, the offset of a time in milliseconds; -1 asks for the partition's end, -2 for its
-        first offset.
+        """Return, for each partition, the first offset at or after a time in milliseconds; -1 asks for the partition's
+        end, -2 for its first offset.
 
-        The end is the LSO, or the high watermark at READ_UNCOMMITTED. None: the settings say which isolation level.
+        The end is the LSO, or the high watermark at READ_UNCOMMITTED. `isolation_level` None: the one in the client's
+        settings.
 
-        A time after the last record answers -1. Each leader is asked once for all its partitions.
+        For a time after the last record the answer is -1. Each leader is asked once for all its partitions.
         """
         found: dict[Partition, int] = {}
         level = self.settings.isolation_level if isolation_level is None else isolation_level

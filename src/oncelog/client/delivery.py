@@ -26,10 +26,10 @@ OnDelivery = Callable[[RecordMetadata | None, ClientError | None], None]
 
 
 class Delivery:
-    """A promise that a record is delivered. Awaiting it returns the `RecordMetadata`, or raises the record's
+    """The pending result of `send`. Awaiting it returns the record's `RecordMetadata`, or raises the record's
     `ClientError`.
 
-    It may be awaited often, by many, or by nobody.
+    It may be awaited often, by several tasks, or by none.
     """
 
     __slots__ = (

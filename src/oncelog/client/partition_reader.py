@@ -50,7 +50,8 @@ UNDECIDED: Final = "undecided"
 
 
 class DataLossError(OncelogError):
-    """Planned offsets are not in the log: retention, truncation or a topic created anew."""
+    """Offsets that a Spark query planned to read are no longer in the log: retention, truncation or a topic created
+    anew."""
 
 
 @dataclass(frozen=True, slots=True)

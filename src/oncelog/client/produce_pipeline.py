@@ -42,7 +42,7 @@ _CRC_AT: Final = 17
 
 
 class ProducerFencedError(OncelogError):
-    """The leader refuses this producer: its transaction was decided or taken over by a newer one."""
+    """The leader refuses this producer: a newer one took its place, or its transaction has ended already."""
 
 
 class ProducePipeline:

@@ -90,8 +90,8 @@ class Transaction:
     async def prepare(self) -> PreparedTransaction:
         """Prepare this transaction, as `Producer.prepare_transaction` does.
 
-        After this an exception leaves the transaction prepared: the other system decides, and a next producer reads the
-        decision there.
+        After this an exception does not abort the transaction. It waits for `complete_transaction`, here or in the next
+        producer of its transactional id.
         """
         return await self._producer.prepare_transaction()
 
@@ -203,7 +203,8 @@ class Producer:
         headers: HeaderPairs = (),
         on_delivery: OnDelivery | None = None,
     ) -> Delivery:
-        """Take a record, and return at once. Await the `Delivery` for the record's offset or its error.
+        """Send a record: put it into the buffer, and return at once. Await the `Delivery` for the record's offset or
+        its error.
 
         Keys and values are bytes, or text, or what the serializers take. Raises SerializationError, IllegalStateError
         for a call that the producer's state does not allow, and BufferExhaustedError if no room is left and the program
@@ -239,7 +240,8 @@ class Producer:
         headers: HeaderPairs = (),
         into: list[Delivery] | None = None,
     ) -> list[Delivery]:
-        """Take many records, each a key and a value. It waits for room, and lets the network have its turn.
+        """Send many records, each a key and a value. It waits for room in the buffer, and lets the network run in
+        between.
 
         The list `into` receives each delivery as its record is taken. So the program has them after a cancellation or
         an error, too. Raises as `send` does.
@@ -323,7 +325,7 @@ class Producer:
             delivery.failed(error)
 
     async def ready(self) -> None:
-        """Return when no record waits for memory. A loop that awaits this sends as fast as brokers take records."""
+        """Wait until no record waits for memory. A loop that awaits this sends as fast as brokers take records."""
         await self._started().no_line()
 
     async def flush(self) -> None:

@@ -38,7 +38,8 @@ class TransactionOverError(OncelogError):
 
 
 class CommitUnknownError(OncelogError):
-    """The commit was asked for and not answered: it may have happened, and may still happen until the next epoch."""
+    """The commit was requested, and no answer came. It may have happened, and may still happen until the next producer
+    gets a new epoch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,8 @@ from oncelog.process.variables import meant
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """The contents of a settings file, as text: a value means the same here and in a variable."""
+    """The contents of a settings file. Values are kept as text, so that they mean the same as in an environment
+    variable."""
 
     path: Path
     tables: Mapping[str, Mapping[str, str]]

@@ -55,8 +55,7 @@ class Lines(logging.Formatter):
 
 
 def log_to_stderr(level: LogLevel, node_id: int, log_format: LogFormat = LogFormat.LOGFMT) -> None:
-    """Write the records of all loggers to stderr, from `level` on.
-    Libraries of other people write warnings and errors only."""
+    """Write log records of level `level` and above to stderr; of other people's libraries only warnings and errors."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Lines(node_id, log_format))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)

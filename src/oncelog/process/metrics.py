@@ -68,18 +68,19 @@ class ProcessMetrics:
         return [metric_of(metric) for metric in metrics]
 
     async def health_page(self, _accept: str) -> Answer:
-        """Return the page that says if the process's event loop turns. It is awaited on the loop that serves."""
+        """Return the page `/health`: does the event loop of the process run? It is awaited on another loop, that of the
+        HTTP server."""
         return _STUCK if await self._ready_on_loop() is None else as_json(200, "status", "alive")
 
     async def ready_page(self, _accept: str) -> Answer:
-        """Return the page that says if the process may be given work, as its health service says over gRPC."""
+        """Return the page `/ready`: may the process be given work? Its gRPC health service says the same."""
         is_ready = await self._ready_on_loop()
         if is_ready is None:
             return _STUCK
         return as_json(200, "status", "ready") if is_ready else as_json(503, "status", "not ready")
 
     async def _ready_on_loop(self) -> bool | None:
-        """Return True if the process is ready, as its own loop says; None: the loop does not answer."""
+        """Ask the event loop of the process if it is ready. None: the loop does not answer in time."""
         future = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._turn(), self._loop))
         try:
             return await asyncio.wait_for(future, ROLE_METRICS_TIMEOUT_S)
@@ -102,7 +103,8 @@ def served_metrics(
     node_id: int,
     token_file: Path | None = None,
 ) -> Iterator[ProcessMetrics]:
-    """Serve the three pages from a thread of their own while the block runs; without a port nothing is served.
+    """Serve `/metrics`, `/health` and `/ready` from a thread of their own while the block runs; without a port nothing
+    is served.
 
     Raises OncelogError when the port cannot be had, or the file holds no token.
     """

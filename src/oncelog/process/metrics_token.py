@@ -28,7 +28,8 @@ class MetricsToken:
             raise OncelogError(str(error)) from None
 
     def admits(self, authorization: str) -> bool:
-        """Return True if the `Authorization` header shows the token; the header is empty where there is none."""
+        """Return True if this `Authorization` header has the right token; an absent header is given as an empty
+        text."""
         self._read_again()
         scheme, _, shown = authorization.strip().partition(" ")
         is_equal = hmac.compare_digest(shown.strip().encode("latin-1", "replace"), self._token)

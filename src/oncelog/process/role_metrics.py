@@ -35,7 +35,7 @@ class Histogram:
         self.sum_s = 0.0
 
     def observe(self, seconds: float, trace_id: int = 0) -> None:
-        """Count an observation. `trace_id` is that of a trace that is kept; 0: there is none."""
+        """Count one value. `trace_id`: the trace in which it was observed, if that is exported; 0: there is none."""
         bucket = bisect_left(LATENCY_BOUNDS_S, seconds)
         self._counts[bucket] += 1
         self.sum_s += seconds

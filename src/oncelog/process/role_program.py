@@ -31,7 +31,8 @@ RoleT = TypeVar("RoleT", bound=Role)
 
 @dataclass(frozen=True, slots=True)
 class KafkaAddress:
-    """The address at which clients reach a listener; the listener's node tells it to the other listeners."""
+    """The address at which Kafka clients reach a listener. The node registers it, and other listeners tell it to
+    clients."""
 
     host: str
     port: int

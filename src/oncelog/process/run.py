@@ -146,7 +146,7 @@ class Program:
 
 
 def run(program: Program, arguments: Sequence[str] | None = None) -> int:
-    """Run a program until it is told to stop. Return its exit code; an error is one line on stderr."""
+    """Run a program until a signal ends it, and return its exit code. An error is one line on stderr."""
     kinds: list[type[BaseSettings]] = [*program.settings, ProcessSettings]
     try:
         if sys.flags.optimize:

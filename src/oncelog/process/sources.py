@@ -62,10 +62,10 @@ class Sources:
         config: Path | str | None,
         fixed: Mapping[str, Mapping[str, str]] = _NOTHING,
     ) -> "Sources":
-        """Return the sources of a program that reads these kinds.
+        """Return the sources of settings for a program with these settings classes.
 
-        Raises OncelogError for names in its environment or file that nobody reads, and for those that are `fixed` (by
-        table and key: the reason).
+        Raises OncelogError for names in its environment or file that no program reads, and for `fixed` ones, which
+        cannot be set (by table and key: the reason).
         """
         refuse_unknown_variables(kinds, os.environ)
         path = config or os.environ.get(CONFIG_VARIABLE)
@@ -91,7 +91,8 @@ class Sources:
         return FILE if in_file else DEFAULT
 
     def read(self, kind: type[SettingsT], **fixed: object) -> SettingsT:
-        """Return the settings of one kind. `fixed` values follow from other settings, and win. Raises WrongUse."""
+        """Return the settings of one class, from the highest source of each. `fixed` values follow from other settings,
+        and win. Raises WrongUse."""
         values = dict(fixed)
         for name in kind.model_fields:
             if name in fixed:

@@ -71,8 +71,8 @@ def read_small_end_txn(frame: Frame) -> SmallEndTxn | None:
 
 
 def read_small_addition(frame: Frame) -> SmallAddition | None:
-    """Read an AddPartitionsToTxn request of one of VERSIONS that names one topic, and no partition twice.
-    None: another form."""
+    """Read an AddPartitionsToTxn request of one of VERSIONS that names one topic, and no partition twice. None: it has
+    another form, and the usual decoder must read it."""
     try:
         request = _read_head(frame)
         if request is None:

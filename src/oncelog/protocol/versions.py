@@ -77,7 +77,8 @@ DESCRIBE_TOPIC_PARTITIONS: Final[kafka.DescribeTopicPartitionsKey] = ApiKey(75)
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API. `served_min` is above `min_version` if ApiVersions tells older versions that are not served."""
+    """One API of Kafka with the versions that are served. `served_min` is above `min_version` if ApiVersions tells
+    older versions that are not served."""
 
     key: int
     name: str

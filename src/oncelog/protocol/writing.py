@@ -253,7 +253,7 @@ def _fixed(kafka_type: str) -> Writer:
 
 
 def _nullable(write_value: Writer) -> Writer:
-    """Return the writer of a structure that may be null: a byte tells if it is there (KIP-893)."""
+    """Return the encoder of a structure that may be null: a byte tells if it is there (KIP-893)."""
 
     def write(parts: list[bytes], value: object) -> None:
         if value is None:
@@ -282,7 +282,7 @@ def _array(write_element: Writer, flexible: bool, is_nullable: bool) -> Writer:
 
 
 def _tags(tagged: list[Field[Any]]) -> Writer:
-    """Return the writer of tagged fields (KIP-482).
+    """Return the encoder of tagged fields (KIP-482).
 
     It writes their number, then tag, size and value of each field that is not at its default, ascending by tag.
     """

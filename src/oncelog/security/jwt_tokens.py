@@ -98,7 +98,7 @@ class TokenRules:
 
 
 class JwtValidator:
-    """Checks tokens against the rules and the provider's keys."""
+    """Checks access tokens (JWT) by the rules and the provider's keys."""
 
     def __init__(self, rules: TokenRules, source: KeySource, clock: Callable[[], float]) -> None:
         """`clock` returns the wall clock in seconds."""

@@ -72,7 +72,7 @@ class OAuthBearerServer(SaslServer):
         return b""
 
     def _parse(self, message: bytes) -> tuple[str, str]:
-        """Return the token and the authorization id of the client's message."""
+        """Return the access token and the authorization id in the client's message."""
         initial = _INITIAL.fullmatch(message.decode("utf-8", "replace"))
         if initial is None:
             raise self._malformed("it has not the form of RFC 7628")

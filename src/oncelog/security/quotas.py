@@ -78,8 +78,8 @@ def quota_fault(entity: Entity, key: QuotaKey, value: float | None) -> str:
 def quota_of(
     quotas: Quotas, user: str, client_id: str, key: QuotaKey
 ) -> tuple[Entity, float] | None:
-    """Return the quota that holds for this client and the entity that shares it, in Kafka's order;
-    None: there is none."""
+    """Return the quota that holds for this client, with the entity (user, client id or both) that it is set for, by
+    Kafka's order of precedence; None: no quota holds."""
     named: Mapping[str, str | None]
     for named in (
         {USER: user, CLIENT_ID: client_id},

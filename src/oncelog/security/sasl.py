@@ -120,12 +120,12 @@ class AcceptedToken:
 
 
 class TokenRefusedError(Exception):
-    """A token is not accepted. The text is for our log; the client reads `invalid_token`."""
+    """An access token is not accepted. The text is for our log; the client reads `invalid_token`."""
 
 
 class TokenValidator(Protocol):
     def validate(self, token: str) -> AcceptedToken:
-        """Return the token's content. Raises `TokenRefusedError`. It may wait for a key server."""
+        """Return the content of a valid access token. Raises `TokenRefusedError`. It may wait for a key server."""
         ...
 
 

@@ -81,8 +81,8 @@ def new_salt() -> bytes:
 
 
 def salted_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
-    """Return the salted password, which an administrator sends in the password's place.
-    Raises ValueError for what no server stores."""
+    """Return the salted password, which an administrator sends instead of the password. Raises ValueError for
+    iterations that no server stores."""
     _check_iterations(iterations)
     return _salted_password(mechanism, password, salt, iterations)
 
@@ -293,8 +293,8 @@ def _xor(left: bytes, right: bytes) -> bytes:
 
 
 def _decoded(text: str) -> bytes | None:
-    """Return the bytes of a base64 text;
-    None unless it is the one way to write them: a changed last letter is a changed message."""
+    """Decode base64, and return the bytes. None unless it is the one way to write them: a changed last letter is a
+    changed message."""
     try:
         decoded = base64.b64decode(text, validate=True)
     except binascii.Error:

@@ -35,8 +35,8 @@ _JOB_WAY_OUT: Final = (
 
 
 class FencedError(OncelogError):
-    """This try of the batch is over: superseded, timed out, or decided by another driver.
-    None of its records is visible."""
+    """This try of the batch is over: superseded by a newer one, timed out, or decided by another Spark driver. None of
+    its records is visible."""
 
 
 class QueryChangedError(OncelogError):

@@ -1,4 +1,5 @@
-"""The token that a transaction on Apache Kafka commits together with its rows: which batch of which query they are.
+"""The token of Spark's sink on Apache Kafka: a record, committed in one transaction with a batch's rows, that says
+which batch of which query they are.
 
 It is the value of a record in the sink's topic, in JSON, so any Kafka tool shows it. A token repeats what is known of
 the batches before it, so the newest one suffices. This module does no I/O: from the newest token and a batch it decides

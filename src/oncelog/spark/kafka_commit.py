@@ -58,8 +58,8 @@ class UnansweredError(OncelogError):
 
 
 class StaleEndError(OncelogError):
-    """The token was not written right behind the last record that was read. So the topic's end had been told by an old
-    leader, and the commit starts anew."""
+    """The token was not placed right behind the last record that was read, so an old leader had told a wrong end. The
+    commit starts anew."""
 
 
 def commit_on_kafka(
@@ -190,8 +190,8 @@ def _write_token(
     end: int,
     token: CommitToken,
 ) -> None:
-    """Write the token in the transaction. Raises StaleEndError where it is not the next record behind all that was
-    read."""
+    """Write the token (the record that says which batch this is) in the transaction. Raises StaleEndError if it is not
+    placed right behind all that was read."""
     identity = ProducerIdentity(
         ProducerId(transaction.producer_id), ProducerEpoch(transaction.producer_epoch)
     )
@@ -222,7 +222,8 @@ def _write_rows(
 
 
 def newest_token(cluster: Cluster, place: TokenPlace) -> tuple[int, CommitToken | None]:
-    """Return the end of the sink's topic, and the newest committed token of this key.
+    """Read the topic of tokens (records that say which batch is committed). Return its end, and the newest committed
+    token with this key; None: there is none.
 
     Raises OncelogError, KafkaError.
     """

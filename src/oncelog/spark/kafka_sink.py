@@ -61,7 +61,8 @@ def is_prepared(options: SinkOptions, place: TokenPlace) -> bool:
 
 
 def prepare(cluster: Cluster, options: SinkOptions, place: TokenPlace) -> None:
-    """Create the sink's topic of tokens, if it is missing, and log the sink's limits on Apache Kafka.
+    """Create the topic of the sink's tokens (records that say which batch is committed), if it is missing, and log the
+    sink's limits.
 
     Raises OncelogError where the cluster or the topic is such that exactly-once could not be promised.
     """

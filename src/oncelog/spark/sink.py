@@ -117,13 +117,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     @message_first
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Commit the batch, and return once it is decided; its markers follow without Spark."""
+        """Commit the batch at the coordinator, and return once that is durable. The transaction markers follow
+        later."""
         _commit(self._options, self._options.transactional_id, self._place, batchId, messages)
 
     @message_first
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Abort the attempts that the messages name. Spark also aborts after a commit whose answer was lost: a
-        committed attempt stays committed."""
+        """Abort the attempts (tries of the batch) that the messages name. Spark also aborts after a commit whose answer
+        was lost: a committed one stays committed."""
         _abort(self._options, self._options.transactional_id, messages)
 
 
@@ -197,8 +198,8 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 def _open(options: SinkOptions, attempt: AttemptName, place: TokenPlace) -> AttemptName | None:
-    """Open the attempt at the coordinator, and return it. None on Apache Kafka, where nothing is opened before the
-    commit."""
+    """Open this attempt (try of a batch) at the coordinator, and return it. None on Apache Kafka, where nothing is
+    opened before the commit."""
     if is_prepared(options, place):
         return None
     with opening_span(attempt) as span, cluster_of(options) as cluster:
@@ -358,8 +359,8 @@ def _commit(
 
 
 def _abort(options: SinkOptions, sink: str, messages: list[WriterCommitMessage | None]) -> None:
-    """Abort the attempts that the messages name. Without messages nothing is done: the next attempt or the timeout
-    aborts what is open."""
+    """Abort the attempts (tries of a batch) that the messages name. Without messages nothing is done: the next attempt
+    or the timeout aborts what is open."""
     attempts = {outcome.attempt.nonce: outcome.attempt for outcome in _outcomes(messages)}
     if attempts:
         nonces = sorted(attempts)

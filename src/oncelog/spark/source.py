@@ -206,8 +206,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @message_first
     def partitions(self, start: OffsetJson, end: OffsetJson) -> Sequence[InputPartition]:
-        """Return the tasks between two offsets, by the arguments alone: a micro-batch that is run again reads the same
-        records."""
+        """Return the tasks that read between two offsets. They follow from the arguments alone, so a micro-batch that
+        is run again reads the same records."""
         return _tasks(self._options, ranges_between(from_json(start), from_json(end)))
 
     @rows_message_first
@@ -215,7 +215,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_range(self._options, partition)
 
     def commit(self, end: OffsetJson) -> None:
-        """Do nothing: the checkpoint holds the offsets."""
+        """Do nothing: Spark's checkpoint holds the offsets, and the source has none to store."""
 
     def stop(self) -> None:
         if self._progress is not None:

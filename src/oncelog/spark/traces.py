@@ -73,7 +73,7 @@ def task_span(attempt: "AttemptName", task: "TaskIdentity") -> Iterator[AnySpan]
 def ending_span(
     what: str, attempt: "AttemptName", batch_id: int | None = None
 ) -> Iterator[AnySpan]:
-    """Open the driver's span around CommitBatch or AbortAttempt."""
+    """Open the driver's span around the commit or the abort of a batch."""
     with _span(f"{what} batch", attempt) as span:
         if batch_id is not None:
             span.set(**{"oncelog.batch_id": batch_id})
@@ -82,7 +82,7 @@ def ending_span(
 
 @contextmanager
 def _span(name: str, attempt: "AttemptName") -> Iterator[AnySpan]:
-    """Open a span below the root of the attempt."""
+    """Open a span below the root span of the attempt (one try of a batch)."""
     process = _process(os.getpid()) if attempt.is_traced else None
     if process is None:
         yield spans.NOTHING

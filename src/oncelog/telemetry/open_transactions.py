@@ -85,8 +85,8 @@ class OpenTransactions:
             kept.add(told)
 
     def of_transaction(self, transactional_id: str) -> list[Event]:
-        """Return the kept events of this id, oldest first;
-        none for an id without an open transaction that the history has partly forgotten."""
+        """Return the events that are kept here of this transactional id, oldest first. None are kept if it has no open
+        transaction, or the history still has all of it."""
         kept = self._kept.get(transactional_id)
         return [] if kept is None else kept.events()
 

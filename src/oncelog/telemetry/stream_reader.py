@@ -106,7 +106,7 @@ class StreamReader:
             await client.aclose()
 
     async def _read_newest(self, redis: _Stream) -> bytes:
-        """Read the newest events, and return the id after which `_read_on` goes on."""
+        """Read the newest events of the stream. Return the id of the last one, after which `_read_on` continues."""
         pages: list[list[_Entry]] = []
         before, left = "+", self._events_max
         while left > 0:

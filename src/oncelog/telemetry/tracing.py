@@ -88,8 +88,8 @@ class SeldomTold(logging.Filter):
 
 
 class Tracing:
-    """Tracing of this process, until `stop`.
-    It builds the SDK's spans in the SDK's thread: a request pays only for a place in its queue."""
+    """The export of this process's spans, until `stop`. OpenTelemetry's spans are built in the SDK's thread: a request
+    pays only for a place in its queue."""
 
     def __init__(
         self, new_exporter: Callable[[], "SpanExporter"], service: str, ratio: float, late_ms: int

@@ -47,8 +47,8 @@ class Gate(Protocol):
         ...
 
     def may_drain(self, batch: ProducerBatch) -> bool:
-        """Return True if the producer's identity, the sequences and the transaction allow the batch.
-        It may be asked again."""
+        """Return True if the producer id, the sequences and the transaction allow this batch to be sent now. The
+        question changes nothing."""
         ...
 
 
@@ -262,7 +262,8 @@ class Accumulator:
         queue.insert(at, batch)
 
     def split(self, batch: ProducerBatch, now_ms: float) -> list[ProducerBatch]:
-        """Split a batch of several records that was too large into smaller ones. It costs them no attempt (S2-59)."""
+        """Split a batch that a broker refused as too large into smaller ones, and queue them in its place. It does not
+        count as a retry (S2-59)."""
         batch.is_under_way = False
         self._ratios.reset(batch.partition.topic, self._settings.codec, at_least=1.0)
         half = max(batch.record_count // 2, 1)

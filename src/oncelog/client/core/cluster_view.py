@@ -82,7 +82,7 @@ class ClusterView:
         )
 
     def without(self, names: Iterable[str]) -> "ClusterView":
-        """Return the view without these topics, which nobody asks for any more."""
+        """Return the view without these topics, which the client no longer needs."""
         gone = frozenset(names)
         kept = {name: topic for name, topic in self.topics.items() if name not in gone}
         return replace(self, topics=kept, version=self.version + 1)

@@ -87,8 +87,8 @@ class FetchCore:
         return self._states.get(partition)
 
     def assign(self, partitions: Collection[Partition], *, is_held: bool = False) -> None:
-        """Read these partitions and no others. A partition that was read before keeps its position. `is_held`: do not
-        fetch the new ones before `release`."""
+        """Read these partitions and no others; known ones keep their positions. `is_held`: new ones wait for
+        `release`."""
         for gone in [one for one in self._states if one not in partitions]:
             self._forget(state := self._states.pop(gone))
             self._first_version = max(self._first_version, state.version + 1)
@@ -123,7 +123,7 @@ class FetchCore:
         state.move_to(offset, offset_epoch, Stage.FETCH)
 
     def seek_to(self, partition: Partition, timestamp_ms: int) -> None:
-        """Make the next read begin at this time: the start or end of the log, or the first record at or after it."""
+        """Make the next read begin at the start or end of the log, or at the first record since a time."""
         state = self._states[partition]
         self._forget(state)
         state.move_to(-1, -1, Stage.RESET)
@@ -136,8 +136,8 @@ class FetchCore:
     # ---------------------------------------------------------------------------------------------- what to ask
 
     def step(self, now_ms: float, may_reach: Callable[[int], bool]) -> Step:
-        """Return the requests to send now: fetches, and questions about offsets. `may_reach` tells if a node can be
-        sent to; if not, it opens a connection."""
+        """Return the requests to send now. `may_reach` tells if a node can be sent to; if not, it opens a
+        connection."""
         finds: list[tuple[Partition, int]] = []
         lookups: dict[int, list[Lookup]] = {}
         validations: dict[int, list[Validation]] = {}
@@ -194,8 +194,7 @@ class FetchCore:
         return self.only is None or partition in self.only
 
     def _is_of_another_topic(self, state: PartitionState) -> bool:
-        """True if the leader refused our topic id and the metadata names another one: the topic was made again. Fetched
-        records are returned first."""
+        """True if the topic was made again: the leader refused our topic id. Fetched records are returned first."""
         known = self._topic_id(state.partition)
         is_other = bool(state.topic_id and known) and known != state.topic_id
         return state.is_id_refused and is_other and not state.chunks
@@ -205,11 +204,7 @@ class FetchCore:
         return b"" if topic is None else topic.topic_id
 
     def _made_again(self, state: PartitionState) -> bool:
-        """Reset the position of a partition whose topic was deleted and made again, as the position means nothing
-        there.
-
-        False: `auto.offset.reset` is none, so reading fails until the program seeks.
-        """
+        """Reset the position, as the topic was made again. False: without `auto.offset.reset` the program must seek."""
         if self.settings.auto_offset_reset != "none":
             self._reset(state)
             return True
@@ -219,8 +214,7 @@ class FetchCore:
         return False
 
     def _new_leader(self, state: PartitionState, leader_epoch: int) -> None:
-        """Prepare for a new leader: the position is validated there (KIP-320) if its epoch is known and older;
-        otherwise it is used as it is."""
+        """Have the position validated at a new leader (KIP-320), if its epoch is known."""
         if 0 <= state.offset_epoch < leader_epoch:
             state.stage = Stage.VALIDATE
         else:
@@ -261,7 +255,7 @@ class FetchCore:
         return Fetch(node_id, room, parts)
 
     def _wait(self, state: PartitionState, now_ms: float, failing: ErrorCode) -> None:
-        """Pause before the partition is asked for again. The pause grows with each attempt."""
+        """Pause before the partition is asked for again. The pause doubles with each try."""
         state.failing = failing
         settings = self.settings
         pause = settings.retry_backoff_ms * 2.0 ** min(state.attempts, 10)
@@ -288,8 +282,7 @@ class FetchCore:
                 self._wait(state, now_ms, ErrorCode.NETWORK_EXCEPTION)
 
     def fetched(self, part: FetchPart, answer: FetchAnswer | None, now_ms: float) -> bool:
-        """Store a partition's part of an answer: its records and offsets, or its error. None: nothing is new (KIP-227).
-        Return True if the metadata is old."""
+        """Store a partition's part of an answer; None: nothing is new (KIP-227). Return True if the metadata is old."""
         state = self._current(part.partition, part.version)
         if state is None:
             return False
@@ -310,11 +303,8 @@ class FetchCore:
         return False
 
     def took_all(self, fetch: Fetch) -> bool:
-        """Return True if each partition of the fetch has used its answer and knows its end. If not, the session must
-        ask for everything again.
-
-        A partition whose position was moved meanwhile drops its answer. A node tells news only once in a session.
-        """
+        """Return False if the session must ask for everything again, as a partition dropped its answer (a node tells
+        news only once in a session)."""
         for part in fetch.parts:
             state = self._states.get(part.partition)
             if state is None or state.failing is not ErrorCode.NONE:
@@ -392,8 +382,7 @@ class FetchCore:
             state.move_to(offset, offset_epoch, Stage.FETCH)
 
     def looked_up(self, look: Lookup, offset: int, offset_epoch: int) -> None:
-        """Continue from the offset that a leader returned for a time; -1: no record is that new, so reading begins at
-        the end."""
+        """Continue from the offset that a leader returned for a time; -1: no record is that new, so at the end."""
         state = self._current(look.partition, look.version)
         if state is None:
             return
@@ -403,8 +392,7 @@ class FetchCore:
             state.move_to(offset, offset_epoch if look.timestamp_ms >= 0 else -1, Stage.FETCH)
 
     def validated(self, check: Validation, end_epoch: int, end_offset: int) -> None:
-        """Check the position by the leader's answer: where the log of the position's epoch ends. A position above that
-        end was truncated."""
+        """Keep the position, unless it is above the end of its epoch at the leader: that part was truncated."""
         state = self._current(check.partition, check.version)
         if state is None:
             return
@@ -501,8 +489,8 @@ class FetchCore:
         return []
 
     def _told(self, state: PartitionState) -> ClientError:
-        """Return the partition's error, which every `take` raises until the program seeks. After a missing permission
-        the partition is also asked for again."""
+        """Return the partition's error, to be raised until the program seeks. A missing permission is asked for
+        again."""
         assert state.error is not None
         error = state.error
         if isinstance(error, AuthorizationError):

@@ -46,7 +46,7 @@ def partitions_of_keys(keys: pa.BinaryArray, partition_count: int) -> Int32s:
 def _layout(
     keys: pa.BinaryArray,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
-    """Return the start of each value, its length, and the bytes that hold the values."""
+    """Return where each key starts in the Arrow buffer, how long it is, and the buffer's bytes."""
     assert keys.type == pa.binary(), keys.type
     _, offsets_buffer, data_buffer = keys.buffers()
     count = keys.offset + len(keys) + 1

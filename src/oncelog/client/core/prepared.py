@@ -15,7 +15,7 @@ _PRODUCER_ID_MAX: Final = 2**63 - 1
 class PreparedTransaction(NamedTuple):
     """The identity of a prepared transaction. `str()` gives the text to store, Kafka's `PreparedTxnState`: `42:7`.
 
-    Without a transaction the text is empty: nothing was sent, and there is nothing to decide.
+    The text is empty if nothing was sent in the transaction: there is nothing to commit.
     """
 
     producer_id: int = NO_PRODUCER_ID

@@ -152,8 +152,8 @@ class Sequences:
             line.given_up = max(batch.order, line.given_up or batch.order)
 
     def replaced(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
-        """Put parts in the place of a batch that was refused as too large.
-        They use its sequences, so later batches keep theirs."""
+        """Register the parts of a batch that was refused as too large. They use its sequences, so later batches keep
+        theirs."""
         line = self._line_of(batch)
         if line is None:
             return

@@ -256,7 +256,7 @@ class Transactions:
         self._is_started = True
 
     def left_unknown(self) -> None:
-        """Require a new epoch at the next start: a batch was given up, or refused by its sequence, so its outcome is
+        """Require a new epoch after the abort, because a batch was given up or refused by its sequence: its outcome is
         unknown."""
         self._needs_new_epoch = True
 

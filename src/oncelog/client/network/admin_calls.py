@@ -159,8 +159,8 @@ class AdminCalls:
     ) -> dict[Partition, ResultT | ClientError]:
         """Call `ask` for each leader with its partitions, and return the result of each partition.
 
-        `ask` may raise KafkaError: then the partitions without a result are asked for again. A ClientError of a
-        partition is its result. So is the error of a partition that does not exist.
+        If `ask` raises KafkaError, the partitions without a result are asked for again. A partition's result may be an
+        error: what `ask` returned, or that the partition does not exist.
         """
         found: dict[Partition, ResultT | ClientError] = {}
 

@@ -137,7 +137,8 @@ class Brokers:
     # ---------------------------------------------------------------------------------------------- connections
 
     def ready(self, node_id: int) -> Connection | None:
-        """Return an open connection to the node that is not throttled; None: `on_change` tells when there is one."""
+        """Return an open connection to the node that is not throttled. None: there is none now, one is being opened,
+        and `on_change` is called later."""
         node = self.view.nodes.get(node_id)
         if node is None:
             return None
@@ -481,6 +482,6 @@ class Brokers:
 
 
 def _retrieved(task: asyncio.Task[Connection]) -> None:
-    """Mark the task's error as seen: `on_change` was told of the failure, and nobody else waits for it."""
+    """Read the task's exception, so that asyncio does not log it as never seen: `on_change` was told of the failure."""
     if not task.cancelled():
         task.exception()

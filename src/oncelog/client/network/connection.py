@@ -358,8 +358,8 @@ def _next_step(exchange: Exchange, answer: object) -> tuple[Schema, object]:
 
 
 def _read_api_versions(schema: Schema, frame: memoryview) -> kafka.ApiVersionsResponse:
-    """Read the answer to ApiVersions.
-    A broker that does not know our version answers in version 0, which only the error code tells."""
+    """Decode the answer to ApiVersions. A broker that does not know our version answers in version 0, which shows only
+    in the error code."""
     code = int.from_bytes(frame[_CORRELATION_BYTES : _CORRELATION_BYTES + 2], "big", signed=True)
     if code == ErrorCode.UNSUPPORTED_VERSION:
         return schema_of(versions.API_VERSIONS, 0).read_response(frame, _CORRELATION_BYTES)

@@ -106,7 +106,7 @@ def fetched_partitions(response: kafka.FetchResponse, fetch: Fetch) -> dict[Part
 def fetch_answers(
     error: ErrorCode, told: Mapping[Partition, _Fetched], fetch: Fetch, asked: Asked
 ) -> list[tuple[FetchPart, FetchAnswer | None]]:
-    """Return the answer to each part of the fetch; None: the partition has no news.
+    """Return each part of the fetch with its answer; None: the session has nothing new for the partition.
 
     An answer outside of a session contains all partitions; one that is missing is asked for again.
     """
