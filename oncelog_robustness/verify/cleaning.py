@@ -80,7 +80,7 @@ async def _metadata(brokers: Brokers, topics: tuple[Any, ...] | None) -> Any:
 
 
 async def _topics(brokers: Brokers) -> list[str]:
-    """Return the topics of the whole cluster, because Kafka has no request for a prefix."""
+    """Return the names of all topics of the cluster, because Kafka has no request for a prefix."""
     metadata = await _metadata(brokers, None)
     return [str(one.name) for one in metadata.topics]
 

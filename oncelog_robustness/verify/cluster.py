@@ -112,8 +112,8 @@ async def look(
 def installed(
     wanted: Sequence[str], java_classpath: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return which of these client libraries are there, and a sentence for each that is not.
-    Java's program is compiled here, against the jars of `java_classpath`."""
+    """Return which of these client libraries are installed, and a sentence for each that is not. Java's program is
+    compiled here, against the jars of `java_classpath`."""
     there, missing = [], []
     for one in wanted:
         reason = _absence(one, java_classpath)
@@ -134,7 +134,7 @@ def _absence(library: str, java_classpath: str) -> str:
 
 
 async def _ask(brokers: Brokers, address: str) -> tuple[int, str]:
-    """Return the number of brokers and the cluster's id."""
+    """Ask any broker for the number of brokers and the cluster's id."""
     request = types_of(versions.API_VERSIONS).ApiVersionsRequest(
         client_software_name="oncelog-verify", client_software_version="1"
     )

@@ -143,7 +143,7 @@ class ProcessDriver:
 
 
 def pid_in(name: str) -> int:
-    """Return the id of the process that a file names. Raises OncelogError when there is none."""
+    """Return the process id in this file. Raises OncelogError when there is none."""
     try:
         pid = int(Path(name).read_text().split()[0])
     except (OSError, ValueError, IndexError) as error:
@@ -247,10 +247,10 @@ class DriverInjector:
             await self.end(fault)
 
     async def look_for_dead(self) -> None:
-        """Do nothing: the cluster's own supervisor restarts its processes."""
+        """Do nothing: the cluster under test restarts its own processes."""
 
     def close(self) -> None:
-        """Wait for the end of each fault that was begun, so that no broker stays frozen."""
+        """Wait until each fault that was begun is ended, so that no broker stays frozen."""
         self._thread.shutdown()
 
     async def _call(self, work: Callable[[PlannedFault], None], fault: PlannedFault) -> None:

@@ -218,7 +218,7 @@ class _Reading:
 
 
 def _send(step: list[Any]) -> Send:
-    """Return the send of a step: `[:send k v]`, or with its offset `[:send k [offset v]]`."""
+    """Return a send of Jepsen's, `[:send k v]` or with its offset `[:send k [offset v]]`, as a send of our history."""
     _, key, value = step
     offset, value = value if isinstance(value, list) and len(value) == 2 else (None, value)
     return Send(_topic(key), 0, f"{key}/{value}", offset if isinstance(offset, int) else None)

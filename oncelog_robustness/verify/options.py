@@ -105,7 +105,7 @@ def isolation_of(text: str) -> Isolation:
 
 
 def addresses_of(text: str) -> list[str]:
-    """Return the addresses, each `host:port`. Raises OncelogError."""
+    """Return the list of `host:port` in an option's text. Raises OncelogError for another form."""
     found = [one.strip() for one in text.split(",")]
     for one in found:
         host, _, port = one.rpartition(":")

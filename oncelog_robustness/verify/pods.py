@@ -51,7 +51,8 @@ class PodDriver:
         return f"deleted {chosen.name}{' at once' if kind is FaultKind.KILL else ''}"
 
     def end(self, kind: FaultKind, name: str) -> None:
-        """Wait until as many pods are ready as at the beginning. Raises OncelogError when that takes too long."""
+        """Wait until as many pods are ready as at the beginning of the run. Raises OncelogError when that takes too
+        long."""
         deadline = time.monotonic() + READY_TIMEOUT_S
         while sum(one.is_ready and not one.is_leaving for one in self._pods()) < self._count:
             if time.monotonic() > deadline:

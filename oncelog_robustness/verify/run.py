@@ -176,7 +176,7 @@ def _with_all(scenario: Scenario, libraries: Sequence[str]) -> Scenario:
 async def _stoppable(
     run: ChaosRun, target: VerifyTarget, order: Order, console: Console
 ) -> tuple[RunResult, bool]:
-    """Run, and return the result with whether a Ctrl-C stopped the run."""
+    """Do the run, so that a Ctrl-C ends it early. Return its result, and whether that happened."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     signals = 0

@@ -20,8 +20,8 @@ def configs_of(addresses: Mapping[str, tuple[str, int]]) -> dict[str, str]:
 
 
 def read(configs: Mapping[str, str], name: str) -> tuple[str, int] | None:
-    """Return host and port of this listener of the node that registered with these configs; None: the node has no
-    such listener."""
+    """Return the host and port of the listener `name` of a node, from the configs that the node registered; None: the
+    node has no such listener."""
     try:
         return parsed_addresses(configs.get(CONFIG, "")).get(name)
     except ValueError:

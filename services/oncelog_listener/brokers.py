@@ -116,8 +116,7 @@ def is_leaving(cluster: Cluster) -> bool:
 def _registered(
     node: controller_pb2.Node, listener: str, *, is_main: bool
 ) -> tuple[str, int] | None:
-    """Return the host and port at which other listeners tell clients to reach this listener of the node; None: it
-    has none."""
+    """Return the address that the node registered for this listener, as host and port; None: it registered none."""
     if is_main:
         return node.kafka_host, node.kafka_port
     return advertised.read(node.configs, listener)

@@ -91,7 +91,8 @@ _DATETIME_MS_MAX: Final = 253_402_300_799_999
 
 
 class ApiError(NamedTuple):
-    """An error code with its message, as a client gets them (Kafka's class of this name). NONE: nothing is wrong."""
+    """An error code with its message, as a response to a client has them. NONE: no error. The name is that of Kafka's
+    class."""
 
     error_code: ErrorCode
     error_message: str

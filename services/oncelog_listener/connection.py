@@ -268,7 +268,7 @@ class Connection(asyncio.Protocol):
             self.task.cancel()
 
     def abort(self) -> None:
-        """Close without waiting for anything."""
+        """Close the connection at once, without waiting for a request in progress."""
         if self._transport is not None:
             self._transport.abort()
         if self.task is not None:

@@ -195,7 +195,7 @@ class ListenerSettings(SecuritySettings):
 
     @cached_property
     def external_addresses(self) -> Mapping[int, tuple[str, int]]:
-        """The host and port of the external listener, by node id."""
+        """The host and port that clients of the listener EXTERNAL are told, by the node id of the listener."""
         return _external_addresses(self.external_advertised)
 
 

@@ -11,7 +11,7 @@ from oncelog.rpc.metadata import MetadataImage
 
 
 class NamedTopic(Protocol):
-    """A topic in a request. In newer versions it has a `topic_id` instead."""
+    """A topic in a request, by its name. In newer versions it has a `topic_id` instead."""
 
     @property
     def name(self) -> str: ...

@@ -82,7 +82,7 @@ def _details(
 def sink_span(
     method: str, request: OfSink, session: Session, client_id: str | None, node_id: int
 ) -> spans.Span | spans.Nothing:
-    """Return the span of a private call of Spark, as `request_span` does for Kafka's requests."""
+    """Return the span of a private call of Spark, as a context manager; without tracing, one that records nothing."""
     if spans.recorder is None or method not in _OF_AN_ATTEMPT:
         return spans.NOTHING
     attributes = _client(session, client_id, node_id)

@@ -81,7 +81,8 @@ def topic_entries(
     of_all_brokers: Mapping[str, str] | None = None,
     of_node: Mapping[str, str] | None = None,
 ) -> tuple[ConfigEntry, ...]:
-    """Return all configs of a topic, or those that `names` lists; names that do not exist are left out, as in Kafka.
+    """Return the rows of DescribeConfigs for a topic: all its configs, or those that `names` lists. Names that do not
+    exist are left out, as in Kafka.
 
     `of_all_brokers` has the defaults that are set for all brokers, `of_node` those for one, under the topics' names.
     """
@@ -111,7 +112,7 @@ def _topic_entry(
 
 
 def broker_entries(values: BrokerValues, names: Iterable[str] | None) -> tuple[ConfigEntry, ...]:
-    """Return the configs of one node, or those that `names` lists."""
+    """Return the rows of DescribeConfigs for one node: all its configs, or those that `names` lists."""
     return tuple(
         _broker_entry(key, values)
         for key in _wanted({name: row.key for name, row in BROKER_CONFIGS.items()}, names)

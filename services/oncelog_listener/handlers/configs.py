@@ -181,8 +181,8 @@ def _node_named(image: MetadataImage, name: str) -> pb.Node | None:
 
 
 def _refusal(call: Call, resource_type: int, name: str, operation: Operation) -> ApiError | None:
-    """Return the refusal if the client may not perform the operation; None: it may. The resource's type decides
-    which ACLs count."""
+    """Return the error if ACLs forbid the operation on this resource; None: it is allowed. Topics, groups and the
+    cluster have ACLs of their own."""
     match resource_type:
         case ResourceType.TOPIC:
             return None if call.may(operation, acl.ResourceType.TOPIC, name) else TOPIC_REFUSED

@@ -61,7 +61,8 @@ async def describe_groups(call: DescribeGroupsCall) -> kafka.DescribeGroupsRespo
 def _described(
     call: DescribeGroupsCall, group_id: str, found: pb.DescribeGroupsResponse.Group | ErrorCode
 ) -> kafka.DescribeGroupsResponseTypes.DescribedGroup:
-    """Return the row of a group, or the error. Before version 6 a group that does not exist is described as dead."""
+    """Return the response's row of a group: its description or an error. Before version 6 a group that does not exist
+    is described as dead."""
     code = code_of(found)
     if isinstance(found, ErrorCode):
         found = pb.DescribeGroupsResponse.Group()

@@ -82,7 +82,8 @@ async def ask_coordinator(
     repeatable: Repeatable = Repeatable.ALWAYS,
     timeout_ms: int | None = None,
 ) -> AnswerT | ErrorCode:
-    """Return the answer of the group's coordinator, or COORDINATOR_NOT_AVAILABLE if there is none."""
+    """Send the request to the group's coordinator, and return its answer, or COORDINATOR_NOT_AVAILABLE if there is
+    none."""
     try:
         return await call_shard(
             call.cluster,

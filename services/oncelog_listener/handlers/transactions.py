@@ -348,8 +348,8 @@ async def _of_group_shard(
 
 
 async def write_txn_markers(call: WriteTxnMarkersCall) -> kafka.WriteTxnMarkersResponse:
-    """Write an operator's markers, which end a hanging transaction (KIP-664). They go to the partition leaders
-    as they are, those of group shards to their coordinators (ADR 0015)."""
+    """Write an operator's markers, which end a hanging transaction (KIP-664). They go to the partition leaders; those
+    for `__consumer_offsets` go to the group coordinators (ADR 0015)."""
     codes: list[dict[TopicPartition, int]] = []
     is_allowed = call.may_cluster(Operation.ALTER, is_logged=False) or call.may_cluster(
         Operation.CLUSTER_ACTION

@@ -24,7 +24,7 @@ UNKNOWN_LIFETIME_S: Final = 300.0
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: the request carries a secret, and goes to the address that was given or nowhere."""
+    """An HTTP handler that follows no redirect: the request carries a secret, which must not go to another address."""
 
     def redirect_request(self, *_: object) -> None:
         return None

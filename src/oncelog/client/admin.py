@@ -355,8 +355,8 @@ class Admin:
         allows_data_loss: bool = False,
         validate_only: bool = False,
     ) -> None:
-        """Set features to new levels; level 0 turns a feature off.
-        A lower level may lose data, so `allows_data_loss` must allow it."""
+        """Set features of the cluster, such as `transaction.version`, to new levels; level 0 turns a feature off. A
+        lower level may lose data, so `allows_data_loss` must allow it."""
         await network.admin_cluster.update_features(
             self._started(), levels, allows_data_loss=allows_data_loss, validate_only=validate_only
         )

@@ -158,8 +158,8 @@ class Cluster:
         return self.retrying(attempt)
 
     def refresh(self, topics: Sequence[str]) -> None:
-        """Ask for the metadata of these topics, and keep their leaders.
-        Raises OncelogError naming a topic that does not exist."""
+        """Ask for the metadata of these topics, and store which brokers lead their partitions. Raises OncelogError
+        naming a topic that does not exist."""
         appears = Deadline(min(_TOPIC_APPEARS_MS, self.settings.call_timeout_ms // 4))
 
         def attempt() -> None:
@@ -268,7 +268,8 @@ class Cluster:
         return self._call(Address(found.host, found.port), api_key, request)
 
     def offers(self, method: str) -> bool:
-        """Return True if the cluster has this private call, which only oncelog has. Raises as `private_call`."""
+        """Return True if the cluster has this private call, which means that it is oncelog. Raises as
+        `private_call`."""
         connection = self.retrying(self._any_connection)
         return KEY_OF_METHOD[method] in self._brokers[connection.address].versions
 

@@ -143,7 +143,8 @@ class Connection:
         return self.receive(deadline)
 
     def call_private(self, method: str, request: PrivateRequest, deadline: Deadline) -> AnyMessage:
-        """Make a call of `oncelog.protocol.private_api` and return its answer. Raises as `call` does."""
+        """Make a private call of oncelog (`oncelog.protocol.private_api`) and return its answer. Raises as `call`
+        does."""
         assert not self._waiting, "answers are in order: receive what was sent before"
         self._log_in_again(deadline)
         head = self._head(KEY_OF_METHOD[method], PRIVATE_VERSION, is_flexible=True)

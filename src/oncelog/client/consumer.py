@@ -186,7 +186,8 @@ class Consumer:
         return frozenset(self._started().core.partitions)
 
     def group_metadata(self) -> GroupMember:
-        """Return this consumer's identity in its group, for `send_offsets_to_transaction`. Call it each time."""
+        """Return this consumer's identity in its group, for `send_offsets_to_transaction`. It changes with each
+        rebalance, so call this each time."""
         if self.settings.group_id is None:
             raise IllegalStateError("this consumer has no group: give group_id")
         return self._started().member

@@ -49,7 +49,7 @@ class Delivery:
         key_size: int,
         value_size: int,
     ) -> None:
-        """A delivery of the newest record in `batch`; None: the record is in no batch yet."""
+        """Make the delivery of the record that was appended last to `batch`; None: the record is in no batch yet."""
         self._batch = batch
         self._index = -1 if batch is None else batch.record_count - 1
         self._error: ClientError | None = None

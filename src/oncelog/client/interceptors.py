@@ -35,18 +35,18 @@ class Interceptor(Protocol):
     """A program's hook into its producer. An exception that it raises is logged, and changes nothing."""
 
     def on_send(self, record: OutgoingRecord) -> OutgoingRecord:
-        """Return the record that is sent: this one, or another."""
+        """Get a record before it is serialized; return the record to send, this one or another."""
         ...
 
     def on_acknowledgement(
         self, metadata: RecordMetadata | None, error: ClientError | None
     ) -> None:
-        """Hear that the record was delivered, or that it failed with `error`."""
+        """Be told that a record was delivered, or that it failed with `error`; None: it was delivered."""
         ...
 
 
 def intercepted(interceptors: Sequence[Interceptor], record: OutgoingRecord) -> OutgoingRecord:
-    """Return the record after all interceptors have seen it, in order."""
+    """Give the record to each interceptor in order, and return what the last one returned."""
     for interceptor in interceptors:
         try:
             record = interceptor.on_send(record)

@@ -42,7 +42,8 @@ class Outgoing:
         headers: HeaderPairs,
         on_delivery: OnDelivery | None,
     ) -> tuple[Record, OnDelivery | None]:
-        """Return the record to send, and the callback for its delivery. The record has its own copy of the headers.
+        """Apply interceptors and serializers. Return the record to send, and the callback for its delivery. The record
+        has its own copy of the headers.
 
         Raises SerializationError.
         """

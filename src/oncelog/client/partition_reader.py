@@ -56,7 +56,7 @@ class DataLossError(OncelogError):
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """The offsets of a partition to read, and what to do about offsets that are gone."""
+    """What to read of one partition: its offsets, from `start` to before `end`, and what to do if some are gone."""
 
     partition: Partition
     start: int
@@ -288,8 +288,8 @@ class _PartitionReader:
         return min(answer.last_stable_offset, answer.high_watermark)
 
     def _wait_for_end(self, readable_end: int) -> None:
-        """Wait until the leader's log reaches the plan's end.
-        A leader that is behind was just elected, or lost its tail."""
+        """Wait until the leader's log reaches the end of the plan. A leader that is behind was just elected, or lost
+        the last records."""
         partition = self._plan.partition
 
         def attempt() -> None:

@@ -443,7 +443,8 @@ class Producer:
 
     @property
     def prepared(self) -> PreparedTransaction | None:
-        """The prepared transaction that waits for its decision, perhaps a former producer's; None if there is none."""
+        """The prepared transaction that still must be committed or aborted, perhaps one of a former producer; None if
+        there is none."""
         found = self._transactional().core.transactions.prepared
         return found if found is not None and found.has_transaction else None
 

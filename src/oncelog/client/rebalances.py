@@ -21,7 +21,7 @@ class Rebalances:
         self.on_lost: Told | None = None
 
     def positions(self) -> dict[Partition, OffsetToCommit]:
-        """Return the program's position in each partition whose position is known."""
+        """Return the offset of the next record for the program, for each partition where it is known."""
         found: dict[Partition, OffsetToCommit] = {}
         core = self._run.core
         for partition in core.partitions:

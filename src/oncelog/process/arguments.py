@@ -69,7 +69,8 @@ class SettingsParser:
                 )
 
     def read(self, arguments: Sequence[str]) -> dict[type[BaseSettings], BaseSettings]:
-        """Return one settings object for each class. Raises WrongUse; `--help` ends the process."""
+        """Parse the arguments, and return an object of each settings class. Raises WrongUse; `--help` ends the
+        process."""
         given = vars(self._parser.parse_args(arguments))
         config = given.pop("config")
         flags = {

@@ -23,7 +23,7 @@ class LogLevel(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> "LogLevel | None":
-        """Return the level of a name in any case: Python spells levels in capitals."""
+        """Return the level of a name in any case, such as `INFO`: Python writes levels in capitals."""
         return next((one for one in cls if one.value == str(value).lower()), None)
 
 

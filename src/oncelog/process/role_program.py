@@ -66,7 +66,7 @@ class RoleProgram(Generic[RoleSettingsT, RoleT]):
     `NodeSettings`: the controller may give the node id, as the process has no state of its own."""
 
     def run(self) -> int:
-        """Run the process from start to end, and return its exit code."""
+        """Run the role's process from start to end, and return its exit code."""
         return run(self.program)
 
     @property

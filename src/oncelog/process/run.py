@@ -226,7 +226,7 @@ async def _until_stopped(
 
 
 async def _stopped_or_failed(signals: "_Signals", running: Running) -> None:
-    """Wait for a signal to stop. Raises the error if the process fails before."""
+    """Wait for a signal to stop. If the process fails before, raise its error."""
     stopped = asyncio.create_task(signals.stop_requested.wait())
     failed = asyncio.create_task(running.failure())
     try:

@@ -33,7 +33,7 @@ class WrongUse(OncelogError):
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """A flag of a program as it is spelled there, and its value; None: the flag was not given."""
+    """A command-line flag as the user spelled it, and its value; None: it was not given."""
 
     name: str
     value: object = None
@@ -113,7 +113,8 @@ class Sources:
             raise WrongUse(f"the environment of {kind.__name__}: {error}") from None
 
     def _given_variable(self, kind: type[BaseSettings], name: str) -> str:
-        """Return the variable that sets this setting, by its present or a former name; "" if none does."""
+        """Return the environment variable that is set for this setting, by its present or a former name; "" if none
+        is."""
         variables = (variable_of(kind, one) for one in (name, *former_names(kind, name)))
         return next((one for one in variables if one in self._environment), "")
 

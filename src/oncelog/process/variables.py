@@ -58,7 +58,7 @@ OF_KUBERNETES: Final = re.compile(
 def refuse_unknown_variables(
     kinds: Sequence[type[BaseSettings]], environment: Mapping[str, str]
 ) -> None:
-    """Raise OncelogError for the first variable that is no setting, with the nearest setting."""
+    """Raise OncelogError for the first `ONCELOG_` variable that is no setting; it names the nearest one."""
     known = {variable_of(kind, name) for kind in kinds for name in kind.model_fields}
     known.update(SINGLE, UP_NAMES)
     former = {variable_of(kind, old) for kind in kinds for old in FORMER.get(table_of(kind), ())}

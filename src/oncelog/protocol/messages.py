@@ -90,7 +90,8 @@ class Schema(Generic[RequestTypesT, RequestT, ResponseTypesT, ResponseT]):
     )
 
     def __init__(self, api_key: int, version: int) -> None:
-        """Load the classes. Raises kio's UnknownAPIKey or UnknownEntity: callers look into the version table first."""
+        """Load kio's classes for this API and version. Raises kio's UnknownAPIKey or UnknownEntity: callers look into
+        the version table first."""
         self.api_key = api_key
         self.version = version
         self.request = request_class(api_key, version)
@@ -265,7 +266,8 @@ def _constructor(
 def _of_no_version(
     api_key: int, kind: EntityType, structure: str, names: frozenset[str]
 ) -> tuple[str, ...]:
-    """Return those of the names that the structure has in no served version. Most names stand in the newest version."""
+    """Return those field names that the structure has in no served version: using one is a mistake. Most names stand in
+    the newest version."""
     load = response_class if kind is EntityType.response else request_class
     api = APIS[api_key]
     for version in range(api.max_version, api.served_min - 1, -1):

@@ -63,7 +63,7 @@ def message_reading(entity: type[Entity], *, passes_over_tags: bool = False) -> 
 def _read_tags(
     frame: Frame, position: int, tagged: dict[int, tuple[str, _Reader]], values: dict[str, object]
 ) -> int:
-    """Read tagged fields into `values`, pass over unknown tags, and return the position behind all."""
+    """Read tagged fields into `values`, skip tags that are unknown, and return the position behind all."""
     count, position = read_uvarint(frame, position)
     for _ in range(count):
         tag, position = read_uvarint(frame, position)
@@ -118,7 +118,7 @@ def _in_one_step(read: _Reader) -> Steps:
 
 
 def _array(inner: Steps | None, read: _Reader | None, flexible: bool) -> Steps:
-    """Return the reader of an array. Its elements are read by `inner` in steps, or each by `read` at once."""
+    """Return a decoder of an array. Its elements are decoded by `inner` in steps, or each by `read` at once."""
 
     def steps(frame: Frame, position: int) -> Generator[None, None, tuple[object, int]]:
         if flexible:

@@ -175,12 +175,12 @@ def without_none(kind: object) -> tuple[object, bool]:
 
 
 def is_structure(kind: object) -> TypeGuard[type[Entity]]:
-    """True if the type of a field is a structure's class."""
+    """True if a field's type is a class of kio for a nested structure."""
     return isinstance(kind, type) and is_dataclass(kind)
 
 
 def structure_of(kind: object) -> type[Entity] | None:
-    """Return the structure in a field of this type, or in its array; None for any other field."""
+    """Return the class of the structure in a field of this type, or in its array; None for any other field."""
     inner, _ = without_none(kind)
     if get_origin(inner) is tuple:
         inner, _ = without_none(get_args(inner)[0])

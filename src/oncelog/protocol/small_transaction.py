@@ -25,7 +25,8 @@ _ADDED_ONE: Final = struct.Struct(">ih")
 
 
 class SmallRequest(NamedTuple):
-    """The fields that all three requests begin with; `rest` is the position of the fields of the API."""
+    """The fields with which AddPartitionsToTxn, AddOffsetsToTxn and EndTxn all begin; `rest` is the position behind
+    them."""
 
     correlation_id: int
     client_id: str | None
@@ -56,7 +57,7 @@ class SmallOffsets(NamedTuple):
 
 
 def read_small_end_txn(frame: Frame) -> SmallEndTxn | None:
-    """Read an EndTxn request of one of VERSIONS. None: it has another form, or is none."""
+    """Decode an EndTxn request of one of VERSIONS. None: it has another form, and the usual decoder must read it."""
     try:
         request = _read_head(frame)
         if request is None or len(frame) != request.rest + _PRODUCER_AND_END.size:
@@ -96,7 +97,8 @@ def read_small_addition(frame: Frame) -> SmallAddition | None:
 
 
 def read_small_offsets(frame: Frame) -> SmallOffsets | None:
-    """Read an AddOffsetsToTxn request of one of VERSIONS. None: it has another form, or is none."""
+    """Decode an AddOffsetsToTxn request of one of VERSIONS. None: it has another form, and the usual decoder must read
+    it."""
     try:
         request = _read_head(frame)
         if request is None:
@@ -111,13 +113,13 @@ def read_small_offsets(frame: Frame) -> SmallOffsets | None:
 
 
 def small_answer(asked: SmallEndTxn | SmallOffsets) -> bytes:
-    """Return the response's frame for a request that succeeded."""
+    """Return the response's frame of an EndTxn or AddOffsetsToTxn that succeeded."""
     size = _DONE.size - LENGTH_BYTES
     return _DONE.pack(size, asked.request.correlation_id, 0, 0)
 
 
 def small_addition_answer(asked: SmallAddition) -> bytes:
-    """Return the response's frame after all partitions were added to the transaction."""
+    """Return the response's frame of an AddPartitionsToTxn whose partitions were all added."""
     name = asked.topic.encode()
     topic = _NAME.pack(len(name)) + name + _COUNT.pack(len(asked.partitions))
     results = b"".join([_ADDED_ONE.pack(partition, 0) for partition in asked.partitions])

@@ -94,8 +94,8 @@ class Api:
         return version >= self.flexible_from
 
     def response_has_tags(self, version: int) -> bool:
-        """Return True if the response's header has tagged fields: as the request's header, but never for
-        ApiVersions."""
+        """Return True if the response's header has tagged fields: it does if the request's header has them, but never
+        for ApiVersions."""
         return version >= self.flexible_from and self.key != API_VERSIONS
 
 

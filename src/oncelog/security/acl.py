@@ -62,7 +62,7 @@ class Permission(IntEnum):
 
 
 class Acl(NamedTuple):
-    """One entry: it allows or denies a principal, coming from a host, an operation on resources."""
+    """One access control entry: it allows or denies a principal, coming from a host, an operation on resources."""
 
     resource_type: ResourceType
     resource_name: str
@@ -118,7 +118,7 @@ class AclFilter:
 
     @property
     def fault(self) -> str:
-        """The reason why no entry can match; empty: the filter is valid."""
+        """The reason why the filter is invalid, so no entry can match; empty: it is valid."""
         for one in fields(self):
             value = getattr(self, one.name)
             if isinstance(value, IntEnum) and value == 0:
@@ -174,7 +174,7 @@ EnumT = TypeVar("EnumT", bound=IntEnum)
 
 
 def enum_of(kind: type[EnumT], code: int) -> EnumT:
-    """Return the member with this number, or UNKNOWN."""
+    """Return the member of this enum with Kafka's number `code`, or UNKNOWN."""
     try:
         return kind(code)
     except ValueError:

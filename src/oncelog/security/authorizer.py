@@ -40,7 +40,7 @@ _DECISIONS_MAX: Final = 50_000
 
 @dataclass(frozen=True, slots=True)
 class AuthorizerRules:
-    """The authorizer's settings beside the ACLs."""
+    """The authorizer's settings: super users, and what holds where no ACL is found."""
 
     super_users: frozenset[str] = frozenset()
     """The principals of super users, such as `User:admin`."""
@@ -168,7 +168,7 @@ class Authorizer:
 
 
 class _Names(NamedTuple):
-    """The resource names, or prefixes of names, that entries allow or deny one principal for one operation."""
+    """The resource names (or prefixes) on which the ACLs allow or deny one principal one operation."""
 
     allowed: list[str]
     denied: set[str]

@@ -26,7 +26,7 @@ UNKNOWN_KEY_INTERVAL_S = 5.0
 
 
 class KeysUnavailableError(Exception):
-    """The keys cannot be read. The text names the file or the address, and the cause."""
+    """The token provider's keys cannot be read. The text names the file or the address, and the cause."""
 
 
 class CachedKeys:
@@ -98,7 +98,7 @@ class CachedKeys:
 def keys_of(
     source: str, report: Callable[[str], None], *, authorities: Path | None = None
 ) -> CachedKeys:
-    """Return the keys of an https address or of a file. Raises ValueError."""
+    """Return the key source for a provider's keys at an https address or in a file. Raises ValueError."""
     if "://" in source:
         return keys_of_url(source, report, authorities=authorities)
     if authorities is not None:
@@ -111,7 +111,7 @@ def keys_of(
 def keys_of_file(
     path: Path, report: Callable[[str], None], clock: Callable[[], float] = time.monotonic
 ) -> CachedKeys:
-    """Return the keys of a file, which is looked at once a second."""
+    """Return the key source for a file of keys, which is looked at once a second."""
 
     def read() -> bytes:
         try:
@@ -131,10 +131,11 @@ def keys_of_url(
     authorities: Path | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> CachedKeys:
-    """Return the keys of an https address. Raises ValueError for another address, or if the file of authorities cannot
-    be read.
+    """Return the key source for an https address. Raises ValueError for another address, or if the file of authorities
+    cannot be read.
 
-    That file is read again at each look, so a renewed one counts. While it cannot be read the known keys stay.
+    The file of authorities is read again at each look, so a renewed one counts. While it cannot be read the known keys
+    stay.
     """
     if not url.startswith("https://"):
         raise ValueError(f"{url}: keys come over https, or an attacker on the network makes tokens")
@@ -172,7 +173,8 @@ def keys_of_url(
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect, which could lead away from https, or to an address within our network."""
+    """An HTTP handler that follows no redirect, which could lead away from https, or to an address within our
+    network."""
 
     def redirect_request(self, req, fp, code, msg, headers, newurl):  # type: ignore[no-untyped-def]
         raise urllib.error.URLError(f"it redirects to {newurl}; name that address instead")

@@ -68,7 +68,7 @@ _NO_BINDING = "n,,"
 def make_credential(
     mechanism: str, password: str, iterations: int = ITERATIONS_MIN, salt: bytes | None = None
 ) -> ScramCredential:
-    """Return the credential that a server stores of a password."""
+    """Return what a server stores of this password (salt and derived keys), so that it can check a login."""
     salt = new_salt() if salt is None else salt
     salted = salted_password(mechanism, password, salt, iterations)
     return credential_of_salted_password(mechanism, salted, salt, iterations)
@@ -90,7 +90,7 @@ def salted_password(mechanism: str, password: str, salt: bytes, iterations: int)
 def credential_of_salted_password(
     mechanism: str, salted_password: bytes, salt: bytes, iterations: int
 ) -> ScramCredential:
-    """Return the credential of a salted password, as `AlterUserScramCredentials` brings it (KIP-554)."""
+    """Return what a server stores of a salted password, which `AlterUserScramCredentials` carries (KIP-554)."""
     _check_iterations(iterations)
     _, stored_key, server_key = _keys(mechanism, salted_password)
     return ScramCredential(salt, stored_key, server_key, iterations)

@@ -28,7 +28,7 @@ _PIECE = re.compile(r"\\(?P<literal>.)|\$(?P<group>[0-9]+)|(?P<stray>[\\$])|[^\\
 
 
 class NoMatchingRuleError(Exception):
-    """The subject of a certificate matches no rule: its holder has no name here and is refused."""
+    """No rule maps the subject of a client's certificate to a name, so the client is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,8 @@ class PrincipalRules:
 
 
 def _parse(text: str) -> Iterator[Rule | None]:
-    """Yield the rules of a text, in order; None is DEFAULT. Raises ValueError with Kafka's words."""
+    """Read the text of a setting, and yield its rules in order; None is DEFAULT. Raises ValueError with Kafka's
+    words."""
     at = 0
     while at < len(text):
         if separator := re.compile(r"[\s,]+").match(text, at):

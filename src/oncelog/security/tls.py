@@ -46,7 +46,7 @@ class ClientCertificates(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Paths of PEM files. Without a key file the key stands in the certificate's file."""
+    """The paths of the PEM files of one TLS endpoint. Without a key file the key stands in the certificate's file."""
 
     certificate_chain: Path | None = None
     key: Path | None = None
@@ -61,7 +61,7 @@ class TlsFiles:
 
 
 class TlsFileError(Exception):
-    """A file is missing or holds something else. The text names the file and the way out."""
+    """A TLS file is missing or holds something else. The text names the file and the way out."""
 
 
 def server_context(
@@ -169,8 +169,8 @@ class ReloadingContext:
             self._report(f"TLS files reloaded: {', '.join(map(str, self._files.paths()))}")
 
     def _read_digest(self) -> bytes:
-        """Return a digest of the files' contents: a rename, a changed symbolic link and a write within one tick all
-        count."""
+        """Return a hash of the files' contents, which shows any change: also a rename, a changed link, and a write
+        within one clock tick."""
         digest = hashlib.sha256()
         for path in self._files.paths():
             digest.update(hashlib.sha256(_read(path)).digest())

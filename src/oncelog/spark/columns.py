@@ -43,10 +43,8 @@ def check_source_columns(names: list[str], options: SourceOptions) -> None:
 
 
 def check_sink_columns(types: Mapping[str, str], has_topic_option: bool) -> None:
-    """Refuse an input that the sink cannot write. `types`: column → Spark's simple type name.
-
-    Raises OncelogError naming the column.
-    """
+    """Raise OncelogError naming the column if the rows have columns that the sink cannot write. `types`: column →
+    Spark's simple type name."""
     allowed = {
         "value": ("binary", "string"),
         "key": ("binary", "string"),

@@ -38,7 +38,8 @@ _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 
 class TokenPlace(NamedTuple):
-    """Where a sink's tokens are: topic and key. Only the producer with this transactional.id writes them."""
+    """Where the tokens of a sink are (the records that say which batch is committed): topic and key. Only the producer
+    with this transactional.id writes them."""
 
     topic: str
     key: str
@@ -46,13 +47,14 @@ class TokenPlace(NamedTuple):
 
 
 def place_of_stream(transactional_id: str) -> TokenPlace:
-    """Return where the tokens of a stream are; foreachBatch with a batchId uses the same place."""
+    """Return the topic and key of a stream's tokens (the records that say which batch is committed). foreachBatch with
+    a batchId uses the same."""
     return TokenPlace(_topic_name("__oncelog_sink_", transactional_id), "batches", transactional_id)
 
 
 def place_of_job(transactional_id: str, job_id: str | None) -> TokenPlace:
-    """Return where the tokens of a batch job are. All jobs of a transactionalId share a topic and a transactional.id;
-    each jobId has a key of its own."""
+    """Return the topic and key of a batch job's tokens. All jobs of a transactionalId share a topic and a
+    transactional.id; each jobId has a key of its own."""
     key = "unnamed jobs" if job_id is None else f"job {job_id}"
     topic = _topic_name("__oncelog_jobs_", transactional_id)
     return TokenPlace(topic, key, job_sink_name(transactional_id, None))
@@ -206,7 +208,8 @@ def _adopted(token: CommitToken, batch: BatchToCommit, sink: str) -> CommitToken
 
 
 def _difference(token: CommitToken, batch: BatchToCommit, batch_id: int) -> str | None:
-    """Return how the batch that Spark runs again differs from the committed one; None: they are equal.
+    """Return in which way a batch that Spark runs again differs from the committed one, such as its row count; None:
+    they are equal.
 
     The coordinator's `sink_replay` compares in the same way.
     """

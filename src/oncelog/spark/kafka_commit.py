@@ -49,7 +49,7 @@ _PAUSE_S: Final = 0.1
 
 
 class UnansweredError(OncelogError):
-    """The commit was sent, and no answer came, so it may have happened. `after` is the batch that was the last one
+    """The commit was sent, and no answer came, so it may have happened. `after`: the number of the last batch committed
     before."""
 
     def __init__(self, message: str, after: int) -> None:
@@ -263,7 +263,7 @@ def _decided_end(cluster: Cluster, partition: Partition) -> int:
 
 
 def _values(cluster: Cluster, plan: ReadPlan, key: bytes) -> list[bytes | None]:
-    """Return the values of the committed records of the plan that have this key, in order."""
+    """Read the planned offsets, and return the values of the committed records with this key, in order."""
     return [
         value
         for columns in read_partition(cluster, plan, print)

@@ -256,7 +256,8 @@ def _read_uncommitted(given: GivenOptions) -> bool:
 
 
 def _calls(given: GivenOptions, call_timeout: str) -> CallOptions:
-    """Return the settings of calls. `call_timeout` is Kafka's name for the time of a call with its repetitions."""
+    """Return the time limits of requests. `call_timeout` is the option's name, from Kafka, for a request with its
+    repetitions."""
     return CallOptions(
         client_id=given.text("kafka.client.id"),
         request_timeout_ms=given.count("kafka.request.timeout.ms", TIMEOUT_MAX_MS),
@@ -267,8 +268,8 @@ def _calls(given: GivenOptions, call_timeout: str) -> CallOptions:
 
 
 def _fetch(given: GivenOptions) -> FetchOptions:
-    """Return the settings of fetches.
-    A task fetches one partition at a time, so the smaller of the two byte limits holds."""
+    """Return the limits of Fetch requests. A task fetches one partition at a time, so the smaller of the two byte
+    limits holds."""
     limits = (
         given.count("kafka.fetch.max.bytes", FETCH_BYTES_MAX),
         given.count("kafka.max.partition.fetch.bytes", FETCH_BYTES_MAX),
@@ -297,8 +298,8 @@ def _split(text: str) -> list[str]:
 
 
 def _starting(given: GivenOptions) -> Offsets | Timestamps | None:
-    """Return the start of a read, in the precedence of Spark's Kafka source: a time for all, times of partitions,
-    offsets."""
+    """Return where a read starts. Options count in the order of Spark's Kafka source: a time for all, times of
+    partitions, offsets."""
     or_latest = given.choice("startingOffsetsByTimestampStrategy", ["error", "latest"]) == "latest"
     timestamps = _timestamps(given, "startingTimestamp", "startingOffsetsByTimestamp", or_latest)
     if timestamps is not None:

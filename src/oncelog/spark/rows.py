@@ -27,7 +27,7 @@ _Int32s = npt.NDArray[np.int32]
 
 
 class _Header(TypedDict):
-    """A header as Spark gives it."""
+    """A record header in a Spark row: a key and a value."""
 
     key: str | None
     value: bytes | None
@@ -136,7 +136,8 @@ def records_of(batch: pa.RecordBatch) -> Iterator[Row]:
 
 
 def as_binary(column: pa.Array) -> pa.BinaryArray:
-    """Return a string, binary or large column as 32-bit binary."""
+    """Return the column as Arrow type binary, which has 32-bit offsets; it may be string, binary, or one of their large
+    forms."""
     return column if column.type == pa.binary() else column.cast(pa.binary())
 
 

@@ -77,7 +77,7 @@ class BranchMessage(WriterCommitMessage):
 
 
 class RowsMessage(WriterCommitMessage):
-    """The message of a task on Apache Kafka: its rows, encoded."""
+    """The message that a task returns to the driver on Apache Kafka: its rows, encoded."""
 
     def __init__(self, rows: CollectedRows) -> None:
         self.rows = rows
@@ -390,8 +390,8 @@ def _context() -> TaskContext:
 
 
 def _streaming_task() -> TaskIdentity:
-    """Return the batch that this task writes.
-    Spark passes it in local properties, which are its own affair and may change."""
+    """Return which micro-batch and partition this task writes. Spark tells it only in local properties, which are
+    internal and may change."""
     context = _context()
     values = {
         name: context.getLocalProperty(name) or ""

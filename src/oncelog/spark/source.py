@@ -69,7 +69,8 @@ _CONDITIONS: Final = {
 
 
 class RangePartition(InputPartition):
-    """Offsets `start <= offset < end` of one topic-partition; plain values, as it travels pickled."""
+    """The work of one task: offsets `start <= offset < end` of one topic-partition. It has plain values, as it travels
+    pickled."""
 
     def __init__(self, topic: str, partition: int, start: int, end: int) -> None:
         super().__init__(None)
@@ -83,7 +84,8 @@ class RangePartition(InputPartition):
 
 
 class BatchReader(DataSourceReader):
-    """Reads from `startingOffsets` to `endingOffsets` as they are when the query is planned."""
+    """Spark's reader of a batch query: from `startingOffsets` to `endingOffsets`, as they are when the query is
+    planned."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options

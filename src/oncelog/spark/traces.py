@@ -136,8 +136,8 @@ class _Process:
 
 @functools.cache
 def _process(pid: int) -> _Process | None:
-    """Return the recording worker of this process: workers are forked, and each sends by itself.
-    None: it records no spans."""
+    """Return the tracing of this Python worker; None: it records no spans. Workers are forked, so each process has its
+    own."""
     try:
         from oncelog.telemetry.tracing import build_tracing, is_wanted
 

@@ -26,11 +26,11 @@ class Event:
     fields: Mapping[str, Value]
 
     def text(self, name: str) -> str:
-        """Return a field as text; empty when it is absent."""
+        """Return the event's field of this name as text; empty when it is absent."""
         return str(self.fields.get(name, ""))
 
     def number(self, name: str) -> int:
-        """Return a field as a number; -1 when it is absent or no number."""
+        """Return the event's field of this name as a number; -1 when it is absent or no number."""
         value = self.fields.get(name, -1)
         return value if isinstance(value, int) else -1
 

@@ -134,7 +134,7 @@ class EventFeed:
         self._task = asyncio.create_task(self._run(), name="event feed")
 
     async def stop(self) -> None:
-        """Send the waiting events, if that goes quickly, and end."""
+        """Send the events that still wait, if that takes at most STOP_TIMEOUT_S, and end."""
         task, self._task = self._task, None
         if task is None:
             return
@@ -216,7 +216,7 @@ def _cut(fields: Mapping[str, Value]) -> Mapping[str, Value]:
 
 
 def names_of(partitions: Iterable[Partition]) -> str:
-    """Return `orders-0,orders-1`: as many whole names as fit into a field."""
+    """Return the partitions as text, `orders-0,orders-1`: as many whole names as fit into a field of an event."""
     names: list[str] = []
     left = TEXT_CHARS_MAX
     for topic, partition in partitions:

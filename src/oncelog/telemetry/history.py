@@ -51,7 +51,7 @@ class Subscription:
         self._news.set()
 
     async def next(self, timeout_s: float) -> list[Event]:
-        """Return all events that wait; empty when none came within `timeout_s`."""
+        """Return all events that came since the last call; wait for one, and return none after `timeout_s`."""
         if not self._events:
             try:
                 async with asyncio.timeout(timeout_s):

@@ -123,7 +123,8 @@ class StreamReader:
         return pages[0][0][0] if pages else b"0-0"
 
     async def _still_there(self, redis: _Stream, last: bytes) -> bytes:
-        """Return the id to go on from: `last`, or the start if Redis lost its stream and its clock was set back."""
+        """Return the id after which to read: `last`, or the stream's start if Redis lost its stream and begins with
+        lower ids."""
         newest = await redis.xrevrange(self._stream, count=1)
         is_below = newest and order_of(newest[0][0].decode()) < order_of(last.decode())
         return b"0-0" if is_below else last

@@ -285,7 +285,8 @@ def head_ratio(environment: Mapping[str, str]) -> float:
 
 
 def _exporter(environment: Mapping[str, str]) -> "SpanExporter":
-    """Return the exporter, which reads the rest of OTEL_EXPORTER_OTLP_* itself. Raises OncelogError."""
+    """Return OpenTelemetry's exporter for the protocol in the environment; it reads the rest of OTEL_EXPORTER_OTLP_*
+    itself. Raises OncelogError."""
     protocol = environment.get(_TRACES_PROTOCOL) or environment.get(_PROTOCOL) or "grpc"
     found = _EXPORTERS.get(protocol.strip().lower())
     if found is None:

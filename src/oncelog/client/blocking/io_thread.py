@@ -121,7 +121,7 @@ class IoThread:
 
     @property
     def is_current(self) -> bool:
-        """True if the caller is the I/O thread itself, which runs a callback of the program."""
+        """True if the caller is the I/O thread itself: a callback of the program runs there."""
         return threading.get_ident() == self._ident
 
     def check_process(self) -> None:
@@ -143,7 +143,8 @@ class IoThread:
     # ---------------------------------------------------------------------------------------------- calls
 
     def post(self, job: Job) -> bool:
-        """Run the job on the I/O thread, in the order of the posts. False: the thread has ended, or never began."""
+        """Queue the job for the I/O thread, in the order of the calls, and do not wait. False: the thread has ended, or
+        never began."""
         with self._lock:
             if self._loop is None or self._is_over:
                 return False

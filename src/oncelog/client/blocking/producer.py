@@ -194,5 +194,6 @@ class Producer(Shell[producer.Producer]):
 
     @property
     def prepared(self) -> PreparedTransaction | None:
-        """The prepared transaction that waits for its decision, perhaps a former producer's; None if there is none."""
+        """The prepared transaction that still must be committed or aborted, perhaps one of a former producer; None if
+        there is none."""
         return self._io.do(lambda: self._inner.prepared)

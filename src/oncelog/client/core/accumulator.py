@@ -118,7 +118,8 @@ class Accumulator:
         return queue[-1] if queue else None
 
     def append(self, partition: Partition, record: Record, now_ms: float) -> ProducerBatch | None:
-        """Append a record, and return its batch; None: there is no memory for another batch."""
+        """Append a record to the last batch of its partition, or to a new one, and return that batch; None: there is no
+        memory for a new one."""
         _, _, timestamp_ms, key, value, headers = record
         queue = self._queues.get(partition)
         if queue is not None:

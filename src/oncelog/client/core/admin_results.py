@@ -14,7 +14,7 @@ ResultT = TypeVar("ResultT")
 
 
 class Results(Mapping[KeyT, ResultT]):
-    """The result of each item of a call. Reading the result of an item that failed raises its error;
+    """The results of a call about several items, by item. Reading the result of an item that failed raises its error;
     `errors` has all errors."""
 
     def __init__(self, found: Mapping[KeyT, ResultT | ClientError]) -> None:

@@ -12,14 +12,14 @@ _RATIO_MIN: Final = 0.05
 
 
 class CompressionRatios:
-    """Compression ratios by topic and codec.
-    They fall slowly and rise quickly: too large a batch costs more than a small one."""
+    """The expected compression ratios by topic and codec. They fall slowly and rise quickly: too large a batch costs
+    more than a small one."""
 
     def __init__(self) -> None:
         self._ratios: dict[tuple[str, Codec], float] = {}
 
     def room(self, topic: str, codec: Codec, batch_size: int) -> int:
-        """Return the bytes before compression that make about `batch_size` bytes after it."""
+        """Return how many bytes before compression are expected to make about `batch_size` bytes after it."""
         if codec is Codec.NONE:
             return batch_size
         ratio = self._ratios.get((topic, codec), 1.0)

@@ -198,7 +198,8 @@ def _read_varints(octets: _Bytes, at: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def _rows_between(offsets: Int64s, start: int, end: int) -> slice:
-    """Return the rows with these offsets. Offsets grow from record to record, so the rows are one run."""
+    """Return the range of row numbers that have offsets from `start` to before `end`. Offsets grow from record to
+    record, so it is one run."""
     low, high = np.searchsorted(offsets, [start, end])
     return slice(int(low), int(high))
 
@@ -243,8 +244,8 @@ def _timestamps(group: Sequence[_Body], counts: Sequence[int], deltas: Int64s) -
 def _headers(
     data: Buffer, counts: Int64s, starts: Int64s, ends: Int64s, group: Sequence[_Body]
 ) -> pa.ListArray:
-    """Return the headers of each record.
-    They are read record by record: headers are rare, and read only when asked for."""
+    """Return the headers of each record. They are decoded record by record, because headers are rare, and read only
+    when asked for."""
     rows: list[list[_Header] | None] = [None] * len(counts)
     for row in np.flatnonzero(counts).tolist():
         try:

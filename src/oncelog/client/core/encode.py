@@ -71,7 +71,8 @@ class BatchAccumulator:
         codec: Codec = Codec.NONE,
         batch_bytes: int = BATCH_BYTES,
     ) -> None:
-        """`batch_bytes` is the size of a batch in bytes, before compression."""
+        """Make it without batches. `batch_bytes` is the size at which a batch is closed, in bytes before
+        compression."""
         self._identity = identity
         self._codec = codec
         self._batch_bytes = batch_bytes
@@ -80,9 +81,9 @@ class BatchAccumulator:
         self._next_sequences: dict[Partition, int] = {}
 
     def add(self, partition: Partition, rows: Iterable[Row]) -> list[ClosedBatch]:
-        """Append the rows, and return the batches that this closed.
+        """Append the rows to the partition's open batch. Return the encoded batches that are full now.
 
-        A full batch is closed; when too many bytes are open, the batches of all partitions are.
+        When too many bytes are open, the batches of all partitions are closed and returned.
         """
         closed: list[ClosedBatch] = []
         batch = self._open.get(partition)
@@ -105,7 +106,7 @@ class BatchAccumulator:
         return closed
 
     def close_all(self) -> list[ClosedBatch]:
-        """Close the open batches, whatever their size, and return them."""
+        """Encode all open batches, whatever their size, and return them."""
         return [self._close(partition, batch) for partition, batch in list(self._open.items())]
 
     def _close(self, partition: Partition, batch: _OpenBatch) -> ClosedBatch:

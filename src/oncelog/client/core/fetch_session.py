@@ -44,7 +44,7 @@ class Asked(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """True if the answer will contain all partitions, also those without news."""
+        """True if the answer will contain all partitions, also those with nothing new."""
         return self.epoch == FIRST_EPOCH
 
 

@@ -163,8 +163,8 @@ def _check_name(name: str, prefix: str) -> None:
 
 
 def _of_jaas(given: Mapping[str, str], prefix: str) -> dict[str, str]:
-    """Return the options of `sasl.jaas.config`, Kafka's older, combined setting, under the names of the single
-    settings."""
+    """Read `sasl.jaas.config`, Kafka's older setting for a whole login. Return its options under the names of the
+    single settings."""
     if _JAAS not in given:
         return {}
     found = _LOGIN_MODULE.fullmatch(given[_JAAS])
@@ -245,7 +245,7 @@ def _check_whole(login: ClientLogin, given: Mapping[str, str], prefix: str) -> N
 
 
 def _parsed(address: str) -> SplitResult | None:
-    """Return the parts of an address; None for text that is no address of a provider or a file."""
+    """Return the parts of a URL; None for text that is no URL of a token provider or a file."""
     try:
         found = urlsplit(address)
         has_place = bool(found.hostname) and found.port != 0

@@ -215,7 +215,7 @@ class ProducerBatch:
 
     @property
     def next_sequence(self) -> int:
-        """The sequence that the next batch begins with."""
+        """The sequence number that follows this batch's last record, with which the next batch begins."""
         return next_sequence(self.base_sequence, self.record_count)
 
     def close(self, codec: Codec, level: int | None) -> float:
@@ -247,7 +247,7 @@ class ProducerBatch:
     # ---------------------------------------------------------------------------------------------- the end
 
     def watch(self, watcher: Callable[[], None]) -> None:
-        """Call `watcher` once, when the batch is done."""
+        """Call `watcher` once, when the batch is delivered or has failed."""
         if self.watchers is None:
             self.watchers = [watcher]
         else:

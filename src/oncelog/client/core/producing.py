@@ -363,7 +363,8 @@ class ProducerCore:
         record_errors: dict[int, ClientError] | None,
         is_sent: bool = False,
     ) -> None:
-        """End a batch with an error. `is_sent`: its request is under way, and its memory is freed with the answer."""
+        """Fail a batch, and its records, with an error. `is_sent`: its request is under way, so its memory is freed
+        only with the answer."""
         if self._is_transactional:
             if batch.has_sequence:
                 self.transactions.left_unknown()
@@ -451,7 +452,7 @@ class ProducerCore:
             batch.fail(error)
 
     def end(self, error: ClientError) -> None:
-        """End the producer: every record that is not done fails with `error` (S2-79)."""
+        """End the producer: every record that is not delivered yet fails with `error` (S2-79)."""
         self._drop_unsent(error)
         for batch in list(self.accumulator.unfinished.values()):
             self.accumulator.release(batch)

@@ -53,14 +53,14 @@ class _Line:
     """True if a leader refused a batch that follows a hole, or lost state."""
 
     def add(self, batch: ProducerBatch) -> None:
-        """Add a batch that has just got its sequence."""
+        """Store a batch that has just got its sequence, as not done."""
         self.next_sequence = batch.next_sequence
         self.unfinished[batch.order] = batch
         self.places[batch.order] = self.stamped
         self.stamped += 1
 
     def remove(self, order: Order) -> None:
-        """Remove a batch that is done."""
+        """Remove a batch that is delivered or has failed."""
         del self.unfinished[order], self.places[order]
 
 
@@ -166,7 +166,8 @@ class Sequences:
             line.unfinished[part.order], line.places[part.order] = part, place
 
     def partitions_to_begin_again(self) -> list[Partition]:
-        """Return the partitions with a hole, or with what may be one, that have no batch under way."""
+        """Return the partitions that must begin again at sequence 0: a batch is missing there, or may be, and no batch
+        is under way."""
         return [
             partition
             for partition, line in self._lines.items()

@@ -187,7 +187,8 @@ class Transactions:
         return self._end
 
     def abort(self) -> Operation:
-        """Abort, also after an error. Offsets that were to be committed for a group are dropped."""
+        """Begin to abort the transaction, also after an error. Offsets that were to be committed for a group are
+        dropped."""
         if self.state is State.ABORTING and self._end is not None:
             return self._end
         self._raise_if_over()
@@ -217,7 +218,8 @@ class Transactions:
         return self._end
 
     def complete(self, stored: PreparedTransaction) -> tuple[Operation | None, Completion]:
-        """Commit if `stored` is what is prepared, else abort. The operation is None where no transaction is open."""
+        """Commit the prepared transaction if its identity is `stored`, else abort it. Return the operation to wait for
+        (None where no transaction is open), and what is done."""
         if self.state is State.READY and self.prepared is not None:
             return None, Completion.NOTHING
         if self.prepared is not None and self._end is not None:
@@ -292,7 +294,8 @@ class Transactions:
     # ---------------------------------------------------------------------------------------------- calls
 
     def next_call(self, now_ms: float, has_unfinished_batches: bool) -> Call | None:
-        """Return the call to make now. None: there is none, or not yet: `retry_at_ms` says when to look again."""
+        """Return the call to a coordinator to make now. None: there is none, or not yet: `retry_at_ms` says when to ask
+        again."""
         if self._under_way is not None or now_ms < self._retry_at_ms:
             return None
         found = self._choose(has_unfinished_batches)

@@ -82,7 +82,8 @@ class AdminCalls:
         what: str,
         codes: Codes[ResponseT],
     ) -> ResponseT:
-        """Call any broker. `codes` returns the codes of the answer; the call is made again for a code that may pass."""
+        """Send a request to any broker, and return the answer. `codes` returns the error codes in it; for one that may
+        pass the request is repeated."""
 
         async def attempt() -> ResponseT:
             response = await self.brokers.call_any(api_key, build)
@@ -115,8 +116,8 @@ class AdminCalls:
         what: str,
         codes: Codes[ResponseT],
     ) -> list[ResponseT]:
-        """Call each broker, and return all answers.
-        A broker without an answer fails the call: a list with a hole looks whole."""
+        """Send a request to each broker, and return all answers. If one broker does not answer the call fails, because
+        a partial list would look complete."""
         view = await self.retrying(lambda: self.brokers.refresh(()), what)
 
         async def one(node_id: int) -> ResponseT:

@@ -82,7 +82,8 @@ class NetworkSettings:
 
 
 class Brokers:
-    """One client's view of the cluster, and its connections, on one event loop. `close` ends it."""
+    """The brokers of one cluster for one client: its metadata and its connections, on one event loop. `close` ends
+    it."""
 
     def __init__(
         self,
@@ -131,7 +132,7 @@ class Brokers:
 
     @property
     def has_tv2(self) -> bool:
-        """True if the cluster speaks the transaction protocol of KIP-890, by its finalized feature."""
+        """True if the cluster has finalized the transaction protocol of KIP-890 (`transaction.version` 2)."""
         return self.features.levels.get(TRANSACTION_VERSION, 0) >= TV2
 
     # ---------------------------------------------------------------------------------------------- connections
@@ -287,8 +288,11 @@ class Brokers:
         timeout_ms: int | None = None,
         at_most: int | None = None,
     ) -> ResponseT:
-        """Make a call in the newest version that both sides know, `at_most` if given.
-        Raises DisconnectedError, TimedOutError, UnsupportedError."""
+        """Send a request on this connection, in the newest version that both sides know, `at_most` if given. Return the
+        answer.
+
+        Raises DisconnectedError, TimedOutError, UnsupportedError.
+        """
         schema = connection.schema(api_key, at_most)
         timeout_s = (timeout_ms or self.settings.request_timeout_ms) / 1000
         response = await connection.call(schema, build(schema.request_types), timeout_s)
@@ -431,7 +435,8 @@ class Brokers:
         self.view = self.view.with_leader(partition, leader, node)
 
     async def refresh(self, topics: Sequence[str] | None) -> ClusterView:
-        """Ask for the metadata of these topics, None: of all, and return the new view. Raises as `call_any` does."""
+        """Ask for the metadata of these topics (None: of all), store it, and return the new view. Raises as `call_any`
+        does."""
         is_any_new = not self._found_once.issuperset(topics or ())
         response = await self.call_any(
             versions.METADATA,

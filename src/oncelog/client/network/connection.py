@@ -74,7 +74,7 @@ class _Pending(NamedTuple):
 
 
 class Connection(asyncio.Protocol):
-    """A connection to a broker. `connect` makes one that is open."""
+    """A connection to one broker on asyncio. `connect` makes an open one."""
 
     def __init__(self, address: Address, client_id: str) -> None:
         self.address = address

@@ -73,8 +73,8 @@ def produce_request(
 def produce_answers(
     response: kafka.ProduceResponse, batches: Sequence[ProducerBatch]
 ) -> list[tuple[ProducerBatch, PartitionAnswer]]:
-    """Return the answer to each batch.
-    One that the response leaves out gets NETWORK_EXCEPTION: its outcome is unknown."""
+    """Return each batch with its part of the Produce answer. A batch that the answer leaves out gets NETWORK_EXCEPTION:
+    its outcome is unknown."""
     found: dict[Partition, PartitionAnswer] = {}
     names = _names(batches)
     for topic in response.responses:
@@ -101,7 +101,7 @@ def _name(
 def new_leaders(
     response: kafka.ProduceResponse, batches: Iterable[ProducerBatch]
 ) -> list[tuple[Partition, Leader, Node | None]]:
-    """Return the leaders that the answer names (KIP-951)."""
+    """Return the newer leaders that a Produce answer names (KIP-951)."""
     names = _names(batches)
     told: list[tuple[Partition, Leader, Node | None]] = []
     nodes = {
@@ -227,7 +227,8 @@ def forget_coordinator(brokers: Brokers, settings: ProducerSettings, call: Call)
 def _init_request(
     types: kafka.InitProducerIdRequestTypes, settings: ProducerSettings, call: InitProducerId
 ) -> kafka.InitProducerIdRequest:
-    """Return the request. Raises UnsupportedError where it needs two-phase commit and the broker does not know it."""
+    """Return the InitProducerId request. Raises UnsupportedError where it needs two-phase commit and the broker does
+    not know that."""
     enabled = settings.transaction_two_phase_commit_enable
     if (enabled or call.keep_prepared) and types.version < _TWO_PHASE_FROM:
         raise UnsupportedError(
