@@ -53,7 +53,7 @@ class Judgement:
 
     @property
     def unanswered(self) -> list[str]:
-        """The names of the core promises that could not be judged."""
+        """The names of the core promises (those that a verdict needs) that could not be judged."""
         return [
             one.promise.name
             for one in self.promises

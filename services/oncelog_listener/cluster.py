@@ -370,7 +370,8 @@ def wire_time(timestamp_ms: int) -> datetime:
 
 
 def milliseconds(span: timedelta) -> int:
-    """Return the milliseconds of a timedelta: kio reads spans as timedelta, where Kafka means int32 milliseconds."""
+    """Return a timedelta in milliseconds. The library kio reads a span as a timedelta where Kafka's message has int32
+    milliseconds."""
     return span // timedelta(milliseconds=1)
 
 

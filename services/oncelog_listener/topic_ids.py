@@ -26,7 +26,8 @@ def topic_name(image: MetadataImage, topic: NamedTopic) -> str | None:
 
 
 def name_of(image: MetadataImage, topic_id: UUID | None) -> str | None:
-    """Return the name of the topic with this id; None: there is none. kio reads the id that is all zeros as None."""
+    """Return the name of the topic with this id; None: there is none. An id of zeros means "no id"; the message library
+    reads it as None."""
     found = None if topic_id is None else image.topics_by_id.get(topic_id.bytes)
     return None if found is None else found.name
 

@@ -39,8 +39,8 @@ class ClientRates:
     def wait_ms(
         self, quotas: Quotas, client: tuple[str, str], key: QuotaKey, value: float, now: Millis
     ) -> int:
-        """Add the value (bytes, or percent of time) to this client's rate. Return for how many milliseconds to hold the
-        client.
+        """Add the value (bytes, or percent of time) to this client's rate. Return for how many milliseconds its
+        connection must not be read.
 
         0: no quota holds, or it is not exceeded.
         """
@@ -53,8 +53,8 @@ class ClientRates:
         return _bounded(key, rate.wait_ms(quota, now))
 
     def connection_wait_ms(self, quotas: Quotas, address: str, now: Millis) -> int:
-        """Count a new connection of this address, and return how long to hold it in milliseconds; 0: it is within the
-        quota. A connection above the quota is not counted."""
+        """Count a new connection of this address, and return for how many milliseconds it must wait; 0: it is within
+        the quota. A connection above the quota is not counted."""
         quota = ip_quota(quotas, address)
         if quota is None:
             return 0

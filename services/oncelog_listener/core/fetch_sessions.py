@@ -6,8 +6,8 @@
 ```
 
 A session belongs to the connection that opened it, and a connection has one (ADR 0042). A client whose session is gone
-is told FETCH_SESSION_ID_NOT_FOUND, and names everything again. What is kept of all clients is bounded by sessions and
-by partitions.
+is told FETCH_SESSION_ID_NOT_FOUND, and names everything again. The sessions of all clients are bounded in number and in
+partitions.
 """
 
 from collections.abc import Callable, Hashable

@@ -1,4 +1,4 @@
-"""Rates as Kafka's brokers measure them for quotas, and the time for which a client above its quota is held.
+"""Rates as Kafka's brokers measure them for quotas, and the time for which a client above its quota must wait.
 
 Values are summed in windows of a second. The rate is the sum of the last eleven windows over the time that they cover,
 of which at least ten seconds are assumed: so a client that was silent may burst ten seconds' worth.

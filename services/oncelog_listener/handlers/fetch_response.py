@@ -1,4 +1,4 @@
-"""The response to a Fetch: every partition of the request, or in a session only those with news."""
+"""The response to a Fetch: every partition of the request, or in a fetch session only those with something new."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The requests of group members: JoinGroup, SyncGroup, Heartbeat and LeaveGroup, sent on to the coordinator of the
-group's shard.
+"""The requests of group members: JoinGroup, SyncGroup, Heartbeat and LeaveGroup, sent on to the coordinator that owns
+the group.
 
 A JoinGroup waits until every member has joined again, a SyncGroup until the leader has told the assignment: minutes, if
 a member is slow. Only the requests behind it on the same connection wait with it, which is Kafka's rule and what
@@ -100,10 +100,10 @@ async def ask_coordinator(
 
 
 def _for_owner(call: Call, request: OfGroupT) -> OfGroupT:
-    """Return the request; one with an origin (which says by what connection it came) is copied, and gets the epoch of
-    the coordinator that it is sent to.
+    """Return the request for the group's coordinator. One with an origin (which connection it came by) is copied, and
+    gets the epoch of the coordinator that it is sent to.
 
-    That coordinator may lose the shard and get it back before the request arrives. Then the client may have sent later
+    That coordinator may lose the group and get it back before the request arrives. Then the client may have sent later
     requests to another coordinator, and this one is a late copy.
     """
     shard = call.cluster.image.shard_for(GROUP, request.group_id)

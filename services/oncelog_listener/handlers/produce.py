@@ -104,8 +104,8 @@ def produce_at_once(call: ProduceCall) -> kafka.ProduceResponse | None:
 
 
 def produce_at_a_glance(cluster: Cluster, session: Session, frame: Frame) -> bytes | None:
-    """Append a request of one batch as `produce_at_once` does, but read the frame without kio. Return the response's
-    frame; None: the request takes the usual way."""
+    """Append a request of one batch as `produce_at_once` does, but decode the frame by hand, which is faster. Return
+    the response's frame; None: the request takes the usual way."""
     asked = read_small_produce(frame)
     if asked is None or asked.acks not in (-1, 1) or cluster.access.is_checked:
         return None

@@ -136,8 +136,7 @@ class Cluster:
     # ---------------------------------------------------------------------------------------------- metadata
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
-        """Ask the cluster, and return topic → number of partitions. Raises OncelogError naming a topic that does not
-        exist."""
+        """Ask for topic → number of partitions. Raises OncelogError naming a topic that does not exist."""
         names = sorted(set(topics))
         self.refresh(names)
         return {name: self._topology.partition_counts[name] for name in names}
@@ -363,8 +362,8 @@ class Cluster:
         return schema_of(api_key, version)
 
     def check_partition(self, partition: Partition, error_code: int) -> None:
-        """Raise KafkaError if a broker answered with this error for the partition. A code such as NOT_LEADER also makes
-        the client look for the leader anew."""
+        """Raise KafkaError unless the code is NONE. One such as NOT_LEADER also makes the client look for the leader
+        anew."""
         code = error_code_of(error_code)
         if code is ErrorCode.NONE:
             return

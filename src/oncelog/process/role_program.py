@@ -1,7 +1,8 @@
-"""A process of one role: a node that registers, follows the metadata, and runs the role on top.
+"""A process of one role (storage, coordinator, listener, …): a node that registers, follows the metadata, and runs the
+role on top.
 
-Ready means ready: the node has registered, its image is followed, the role has started (storage: every partition is
-recovered, and its replicas are in sync again). Only then does the health service say SERVING. At the end it says
+Ready means ready: the node has registered, it has the newest metadata, the role has started (storage: every partition
+is recovered, and its replicas are in sync again). Only then does the health service say SERVING. At the end it says
 NOT_SERVING before anything else happens.
 """
 

@@ -1,4 +1,4 @@
-"""Kafka's messages, one `Schema` per API and version, over kio's generated classes.
+"""Kafka's messages, one `Schema` per API and version, over the generated classes of the library kio.
 
 kio has a module per version, and most versions of a message differ by one field. `Schema.request_types` and
 `response_types` hide that: each class is a constructor that takes the fields of every version and drops those this
@@ -68,7 +68,7 @@ ResponseT = TypeVar("ResponseT", default=Any)
 
 
 class Schema(Generic[RequestTypesT, RequestT, ResponseTypesT, ResponseT]):
-    """The decoder and encoder of one Kafka API at one version, over kio's classes.
+    """The decoder and encoder of one Kafka API at one version, over the classes of the library kio.
 
     Its types are those of the API's key (ADR 0055). Where the key is only a number, they are not known.
     """
@@ -90,8 +90,8 @@ class Schema(Generic[RequestTypesT, RequestT, ResponseTypesT, ResponseT]):
     )
 
     def __init__(self, api_key: int, version: int) -> None:
-        """Load kio's classes for this API and version. Raises kio's UnknownAPIKey or UnknownEntity: callers look into
-        the version table first."""
+        """Load the message classes of this API and version. Raises UnknownAPIKey or UnknownEntity (of the library kio):
+        callers look into the version table first."""
         self.api_key = api_key
         self.version = version
         self.request = request_class(api_key, version)

@@ -103,7 +103,8 @@ CORRECTED: Final[Mapping[int, Mapping[str, Changes]]] = {
 
 @cache
 def request_class(api_key: int, version: int) -> type[Payload]:
-    """Return kio's request class, or ours where kio has none. Raises kio's UnknownAPIKey or UnknownEntity."""
+    """Return the class of an API's request in this version: that of the library kio, or ours where kio has none. Raises
+    kio's UnknownAPIKey or UnknownEntity."""
     newer = NEWER.get((api_key, version))
     if newer is None:
         return load_request_schema(api_key, version)
@@ -112,7 +113,8 @@ def request_class(api_key: int, version: int) -> type[Payload]:
 
 @cache
 def response_class(api_key: int, version: int) -> type[Payload]:
-    """Return kio's response class, or ours where kio has none. Raises as `request_class` does."""
+    """Return the class of an API's response in this version: that of the library kio, or ours where kio has none.
+    Raises as `request_class` does."""
     newer = NEWER.get((api_key, version))
     if newer is None:
         corrected = CORRECTED.get(api_key, {})

@@ -1,4 +1,5 @@
-"""A reader of kio's messages in steps, so that a request of 40,000 elements is no single step of ten milliseconds.
+"""A decoder of Kafka messages (classes of the library kio) in steps, so that a request of 40,000 elements does not take
+ten milliseconds at once.
 
 kio (0.6) reads a message at once, in native code. This module reads in Python only the structures that hold an array;
 kio still reads each element. The frame has passed `shape.RequestCheck`, so every length fits.
@@ -34,7 +35,7 @@ _INT32: Final = struct.Struct(">i")
 
 @cache
 def message_reading(entity: type[Entity], *, passes_over_tags: bool = False) -> Steps:
-    """Return a decoder for this kio class that works in steps: a generator that yields between elements. It raises
+    """Return a decoder for this message class that works in steps: a generator that yields between elements. It raises
     KeyError for an unknown tag, unless that is passed over."""
     flexible = entity.__flexible__
     tagged: dict[int, tuple[str, _Reader]] = {}

@@ -68,7 +68,7 @@ class _Piece(NamedTuple):
 
 
 class RequestCheck:
-    """Checks the lengths in a request of one kio class, which starts at a position of a frame.
+    """Checks the lengths in a request of one message class, which starts at a position of a frame.
 
     Called, or in steps, it returns the number of elements in the message's arrays. It raises FrameError.
     """
@@ -175,7 +175,7 @@ def without_none(kind: object) -> tuple[object, bool]:
 
 
 def is_structure(kind: object) -> TypeGuard[type[Entity]]:
-    """True if a field's type is a class of kio for a nested structure."""
+    """True if a field's type is the class of a nested structure."""
     return isinstance(kind, type) and is_dataclass(kind)
 
 
@@ -204,8 +204,8 @@ def _primitive(kafka_type: str, flexible: bool) -> _Piece:
 
 
 def _nullable(piece: _Piece) -> _Piece:
-    """Return the check of a part that may be null. kio takes -1 alone for null, Kafka any negative byte; the check
-    follows kio."""
+    """Return the check of a field that may be null: only -1 means null, as for the library kio. (Kafka takes any
+    negative byte.)"""
 
     def walk(frame: Frame, position: int, left: list[int]) -> int:
         is_null = frame[position] == 0xFF

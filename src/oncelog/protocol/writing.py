@@ -66,7 +66,7 @@ _FIXED: Final[dict[str, tuple[str, Callable[[Any], Any] | None]]] = {
 
 @cache
 def message_writer(entity: type[Entity]) -> Writer:
-    """Return the encoder for messages of this kio class."""
+    """Return the encoder for messages of this class."""
     tagged = [field for field in fields(entity) if "tag" in field.metadata]
     if any(field.default is MISSING for field in tagged):
         # Only kio knows when such a field is left out. No API that is served has one.
@@ -146,7 +146,7 @@ def _structure_in(field: Field[Any]) -> type[Entity] | None:
 
 
 def entity_writer_of_kio(entity: type[Entity]) -> Writer:
-    """Return kio's own encoder, with the signature that this module uses."""
+    """Return the library kio's own encoder for this class, with the signature that this module uses."""
     write_entity: Any = entity_writer(entity)
 
     def write(parts: list[bytes], value: object) -> None:

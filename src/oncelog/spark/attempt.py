@@ -40,7 +40,8 @@ class FencedError(OncelogError):
 
 
 class QueryChangedError(OncelogError):
-    """The sink belongs to another streaming query; writing would skip or repeat batches."""
+    """The sink (the target of a stream, by its transactionalId) belongs to another streaming query; writing would skip
+    or repeat batches."""
 
 
 class ReplayRefusedError(OncelogError):
@@ -71,8 +72,8 @@ class TaskIdentity:
 
 @dataclass(frozen=True, slots=True)
 class JoinedBranch:
-    """A task's permission to write within an attempt: a producer id of its own, which is fenced when the attempt
-    ends."""
+    """A task's permission to write within an attempt (one try of a batch): a producer id of its own, which is fenced
+    when the attempt ends."""
 
     producer_id: int
     producer_epoch: int
@@ -103,8 +104,8 @@ def new_nonce() -> bytes:
 
 
 def open_attempt(cluster: Cluster, attempt: AttemptName, timeout_ms: int) -> AttemptName:
-    """Open the attempt at the coordinator, which aborts any other open one of the sink. Return the attempt, with
-    whether it is traced.
+    """Open the attempt (one try of a batch) at the coordinator, which aborts any other open one of the sink. Return it,
+    with whether it is traced.
 
     Raises FencedError, KafkaError, OncelogError.
     """
@@ -118,8 +119,8 @@ def open_attempt(cluster: Cluster, attempt: AttemptName, timeout_ms: int) -> Att
 def join_attempt(
     cluster: Cluster, attempt: AttemptName, task: TaskIdentity, adopt_query: bool
 ) -> JoinedBranch | None:
-    """Get a branch (a producer id) for one task, and return it; None when the batch is committed already and the task
-    must write nothing.
+    """Let one task join the attempt (a try of a batch): return a producer id for it. None: the batch is committed
+    already, and the task must write nothing.
 
     Raises FencedError and QueryChangedError, and what the call raises.
     """
@@ -150,8 +151,8 @@ def seal_branch(
     crc32c: int,
     row_checksum: int | None = None,
 ) -> None:
-    """Tell the coordinator that all records of the branch are acknowledged, so that it may be committed. Raises as
-    `join_attempt` does."""
+    """Tell the coordinator that a task has written everything: all records under its producer id (a branch) are
+    acknowledged. Raises as `join_attempt` does."""
     response = _call(
         cluster,
         "SealBranch",
@@ -173,8 +174,8 @@ def seal_branch(
 def commit_batch(
     cluster: Cluster, sink: str, batch_id: int, outcomes: Sequence[BranchOutcome]
 ) -> SinkAnswer:
-    """Commit the batch with these branches at the coordinator. Return OK, or ALREADY if it was committed before by this
-    attempt (or was skipped).
+    """Commit a batch at the coordinator, with the tasks' producer ids (branches) that count. Return OK, or ALREADY if
+    this attempt has committed it before, or skipped it.
 
     Raises FencedError where nothing was decided and Spark must run the batch again, or where another driver decided it;
     ReplayRefusedError where the batch was decided with other rows; QueryChangedError.
@@ -207,13 +208,14 @@ def commit_batch(
 
 
 def abort_attempts(cluster: Cluster, sink: str, nonces: Sequence[bytes]) -> int:
-    """Abort those of the attempts that are still open, and return how many. Committed ones stay as they are."""
+    """Abort those attempts (tries of a batch, by nonce) that are still open, and return how many. Committed ones stay
+    as they are."""
     response = _call(cluster, "AbortAttempt", sink=sink, nonces=nonces)
     return int(response.aborted)
 
 
 def last_committed_batch_id(cluster: Cluster, sink: str) -> int:
-    """Return the number of the sink's last committed batch; -1: there is none."""
+    """Return the number of the last batch that was committed to this sink; -1: there is none."""
     return int(_call(cluster, "DescribeSink", sink=sink).last_committed_batch_id)
 
 

@@ -68,7 +68,7 @@ def _topic_name(prefix: str, transactional_id: str) -> str:
 
 
 class _Stored(TypedDict):
-    """The JSON of a token, as Python reads it."""
+    """The JSON of a token (the record that says which batches are committed), as Python reads it."""
 
     format: int
     query_id: str
@@ -101,7 +101,7 @@ class BatchToCommit:
 
 @dataclass(frozen=True, slots=True)
 class CommitToken:
-    """A token as a value: the query, and its last committed batches, oldest first (never empty)."""
+    """A sink's token as a value: the query, and its last committed batches, oldest first (never empty)."""
 
     query_id: str
     batches: tuple[CommittedBatch, ...]
@@ -116,8 +116,8 @@ class CommitToken:
 
     @classmethod
     def from_bytes(cls, value: bytes, where: str) -> Self:
-        """Read a token from a record's value. Raises OncelogError naming `where`, for what is no token or one of a
-        newer version."""
+        """Read a token (which batches are committed) from a record's value. Raises OncelogError naming `where`, for
+        what is no token or one of a newer version."""
         try:
             found: _Stored = json.loads(value)
             token_format = int(found["format"])
@@ -149,8 +149,8 @@ def _batches(found: Sequence[tuple[int, int, int, str]]) -> tuple[CommittedBatch
 def token_after(
     token: CommitToken | None, batch: BatchToCommit, sink: str, asked_after: int | None = None
 ) -> CommitToken | None:
-    """Return the token to write together with the rows of `batch`; None if they are committed already. `token` is the
-    newest one found.
+    """Return the token (the record that says which batches are committed) to write with the rows of `batch`; None if
+    they are committed already. `token` is the newest one found.
 
     `asked_after`: the last batch when a commit of this very batch was asked for and not answered; None: never. Raises
     QueryChangedError, ReplayRefusedError, and OncelogError where so many batches came since that nobody can know.

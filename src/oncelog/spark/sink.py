@@ -96,8 +96,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     @message_first
     def __getstate__(self) -> dict[str, object]:
-        """Open the attempt at the coordinator, and return the state to pickle. Spark pickles the writer twice; the
-        second time the attempt is open already."""
+        """Open this try of the batch at the coordinator, and return the state to pickle. Spark pickles the writer
+        twice; the second time it is open already."""
         if not self._is_open:
             opened_attempt = _open(self._options, self._attempt, self._place)
             self._attempt = opened_attempt or self._attempt
@@ -129,8 +129,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """The writer of a batch job, which is one batch of a sink. The name that the user gives the job chooses batch and
-    sink.
+    """The writer of a batch job, which writes one batch to a sink (a target with exactly-once). The user's options
+    choose both:
 
     | option | sink | batch | running it again |
     |---|---|---|---|

@@ -1,6 +1,6 @@
 """Starts a streaming query again where it ended because it was fenced.
 
-A batch is fenced when a newer attempt took over, or when its attempt timed out. Nothing of it is visible then, and the
+A batch is fenced when a newer try of it took over, or when this one timed out. Nothing of it is visible then, and the
 same query runs it anew. Spark ends the query all the same: it does not know that another try is safe. Every other
 failure is the query's own, and a second start would fail alike.
 

@@ -1,8 +1,9 @@
 """Spans of a micro-batch in Spark's processes (ADR 0028): the driver's opening, each task, and the driver's end.
 
-All are below the attempt's root, whose id follows from the nonce, and which the coordinator exports. OpenTelemetry's
-variables turn it on, as in every other process. Driver and executors each need them in their environment
-(`spark.executorEnv.OTEL_EXPORTER_OTLP_ENDPOINT`). Without an endpoint nothing is loaded and nothing is recorded.
+All are below the root span of the attempt (one try of a batch). Its id follows from the attempt's nonce, and the
+coordinator exports it. OpenTelemetry's variables turn it on, as in every other process. Driver and executors each need
+them in their environment (`spark.executorEnv.OTEL_EXPORTER_OTLP_ENDPOINT`). Without an endpoint nothing is loaded and
+nothing is recorded.
 
 Tracing never fails a batch: a value that cannot be meant or a missing package is one warning in the worker's log. A
 Python worker is killed without notice when its application ends, so spans are sent as soon as they end.
@@ -36,8 +37,8 @@ AnySpan = spans.Span | spans.Nothing
 
 @contextmanager
 def opening_span(attempt: "AttemptName") -> Iterator[AnySpan]:
-    """Open the driver's span around OpenAttempt. It begins as a trace of its own, because a refused attempt has no
-    trace."""
+    """Open the driver's span around OpenAttempt, the begin of a batch's try. It is a trace of its own at first, because
+    a refused attempt has none."""
     process = _process(os.getpid())
     if process is None:
         yield spans.NOTHING
@@ -48,15 +49,15 @@ def opening_span(attempt: "AttemptName") -> Iterator[AnySpan]:
 
 
 def opened(span: AnySpan, attempt: "AttemptName") -> None:
-    """Move the span into the attempt's trace, now that the attempt is open. Where the coordinator records no spans it
-    stays."""
+    """Move the span into the trace of the attempt (a try of a batch), which is open now. Where the coordinator records
+    no spans it stays."""
     if isinstance(span, spans.Span) and attempt.is_traced:
         span.home.move(attempt_trace(attempt.nonce))
 
 
 @contextmanager
 def task_span(attempt: "AttemptName", task: "TaskIdentity") -> Iterator[AnySpan]:
-    """Open the span of one Spark task, in the attempt's trace."""
+    """Open the span of one Spark task, in the trace of the attempt (a try of a batch)."""
     with _span(f"task {task.task_partition}", attempt) as span:
         attributes: dict[str, spans.Value] = {
             "oncelog.batch_id": task.batch_id,
@@ -95,7 +96,7 @@ def _span(name: str, attempt: "AttemptName") -> Iterator[AnySpan]:
 @contextmanager
 def _failing_kept(name: str, trace: TransactionTrace | None) -> Iterator[spans.Span]:
     """Open a span that is exported if it fails, otherwise only by the sampling ratio: this process does not learn how
-    the attempt ends."""
+    the batch ends."""
     span = spans.outermost(name, spans.Kind.INTERNAL, trace=trace)
     assert isinstance(span, spans.Span), "a process that records has a recorder"
     home = span.home

@@ -136,7 +136,7 @@ class TraceRecorder:
         *,
         is_kept: bool,
     ) -> None:
-        """Export the root span of a transaction's trace if `is_kept`, and decide by that on its waiting spans.
+        """Export the root span of a transaction's trace if `is_kept`, and export or drop its waiting spans accordingly.
 
         It comes from the coordinator that wrote the completion, or from the next one, which cannot know whether the
         first one exported it. A trace that had its root from this process gets no second one.

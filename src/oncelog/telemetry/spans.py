@@ -199,7 +199,7 @@ class Span:
         self.attributes.update(attributes)
 
     def end(self, error: str = "", end_ns: int = 0) -> None:
-        """End the span, once. The end of the home's outermost span hands all of them to the recorder; a later one is
+        """End the span, once. The end of a request's outermost span hands all its spans to the recorder; a later one is
         handed over alone."""
         self.end_ns = end_ns or time.time_ns()
         if error and not self.error:

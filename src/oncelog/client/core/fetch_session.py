@@ -56,8 +56,8 @@ class FetchSession:
         self._has_ids = True
 
     def ask(self, fetch: Fetch, *, has_ids: bool) -> Asked:
-        """Return the session fields for this Fetch, and expect its answer. Call it again only after `answered` or
-        `lost`."""
+        """Return the session's fields for this Fetch: the partitions that are new, changed or gone. Call it again only
+        after `answered` or `lost`."""
         if has_ids != self._has_ids:
             self._begin_anew()
         wanted = {part.partition: part for part in fetch.parts}

@@ -138,7 +138,7 @@ class Sequences:
         return line is None or min(line.unfinished) == batch.order
 
     def found_hole(self, batch: ProducerBatch) -> None:
-        """Mark the batch's partition as having a hole: it must begin again at 0 in a new epoch."""
+        """Mark that a batch is missing in this partition's log: it must begin again at sequence 0 in a new epoch."""
         line = self._line_of(batch)
         if line is not None:
             line.has_hole = True

@@ -68,8 +68,8 @@ class AdminCalls:
         self.timeout_ms = timeout_ms
 
     async def retrying(self, attempt: Callable[[], Awaitable[ResultT]], what: str) -> ResultT:
-        """Repeat the attempt while it fails with a passing error, until the time is over. Raises TimedOutError, and
-        other errors as exceptions of the client."""
+        """Repeat a call while it fails with a passing error, until the time is over. Raises TimedOutError, and other
+        errors as exceptions of the client."""
         try:
             return await self.brokers.retrying(attempt, self.timeout_ms, what)
         except KafkaError as error:

@@ -144,7 +144,7 @@ class ConsumerLoop:
                 future.set_result(None)
 
     async def changed(self, timeout_s: float | None) -> None:
-        """Wait for the next `tell`, at most `timeout_s` seconds."""
+        """Wait until records, an error or a rebalance may be there (the next `tell`), at most `timeout_s` seconds."""
         future = self.loop.create_future()
         self._waiting.append(future)
         handle = None

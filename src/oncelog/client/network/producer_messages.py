@@ -1,4 +1,5 @@
-"""Kafka's messages for a producer: its core's calls are encoded here, and the answers decoded to values of the core."""
+"""Kafka's messages for a producer: calls of its pure part (`core/`) are encoded here, and the answers decoded to its
+values."""
 
 from __future__ import annotations
 
@@ -141,7 +142,7 @@ def _partition_answer(
 
 
 async def ask(brokers: Brokers, settings: ProducerSettings, call: Call, is_tv2: bool) -> Answer:
-    """Send a call of the core to its coordinator, or to any broker, and return the answer. Raises as
+    """Send a call of the pure producer to its coordinator, or to any broker, and return the answer. Raises as
     `Brokers.call_coordinator` does."""
     sender = _Sender(brokers, settings, is_tv2)
     match call:
