@@ -1,7 +1,7 @@
 """The offsets that groups commit: OffsetCommit, OffsetDelete, and the commits that belong to a transaction.
 
-Partitions that do not exist are refused here, as Kafka's brokers do before they ask their coordinator; the others go on
-without them. The coordinator is told the topic's id, and refuses the offset if the name means another topic by now.
+Partitions that do not exist are refused here, as Kafka's brokers do; the coordinator gets the rest of the request. The
+coordinator is told the topic's id, and refuses the offset if the name means another topic by now.
 """
 
 from __future__ import annotations

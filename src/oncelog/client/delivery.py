@@ -140,8 +140,7 @@ class Delivery:
             watcher()
 
     def settled(self, batch: ProducerBatch | None, error: ClientError | None) -> None:
-        """Take the record's result in the waiting line (for metadata or memory): the batch that it went into, or an
-        error."""
+        """End the record's wait for metadata or memory: it went into `batch`, or failed with `error`."""
         if batch is not None:
             self.placed(batch)
         elif error is not None:

@@ -110,7 +110,7 @@ class ProducePipeline:
         self._under_way.setdefault(leader, deque()).append(batch)
 
     def _receive_one(self) -> None:
-        """Receive the answer to the batch that was sent first to some leader and is unanswered."""
+        """Receive one answer: to the oldest unanswered batch at one of the leaders."""
         leader, batches = next((key, value) for key, value in self._under_way.items() if value)
         deadline = Deadline(self._cluster.settings.request_timeout_ms)
         try:

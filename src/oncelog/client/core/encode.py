@@ -81,7 +81,7 @@ class BatchAccumulator:
         self._next_sequences: dict[Partition, int] = {}
 
     def add(self, partition: Partition, rows: Iterable[Row]) -> list[ClosedBatch]:
-        """Append the rows to the partition's open batch. Return the encoded batches that are full now.
+        """Append the rows to the partition's open batch. Return the batches that are full now, encoded.
 
         When too many bytes are open, the batches of all partitions are closed and returned.
         """
