@@ -67,7 +67,8 @@ class ConfigEntry:
 
 
 class BrokerValues(NamedTuple):
-    """The configs of one node from every place that can set them: the node, all brokers, its process, the defaults."""
+    """The configs that are set for one node: on the node itself, for all brokers, and by the settings of its
+    process."""
 
     of_node: Mapping[str, str]
     of_all: Mapping[str, str]

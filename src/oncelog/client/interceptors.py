@@ -41,12 +41,13 @@ class Interceptor(Protocol):
     def on_acknowledgement(
         self, metadata: RecordMetadata | None, error: ClientError | None
     ) -> None:
-        """Be told that a record was delivered, or that it failed with `error`; None: it was delivered."""
+        """Be told the outcome of a record: `error` None means that it was delivered, at the place in `metadata`."""
         ...
 
 
 def intercepted(interceptors: Sequence[Interceptor], record: OutgoingRecord) -> OutgoingRecord:
-    """Give the record to each interceptor in order, and return what the last one returned."""
+    """Give the record to each interceptor in order, and return what the last one returned. One that raises is logged
+    and skipped."""
     for interceptor in interceptors:
         try:
             record = interceptor.on_send(record)
