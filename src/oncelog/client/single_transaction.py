@@ -1,4 +1,4 @@
-"""One transaction under an epoch of its own: opening it fences all earlier ones of its name.
+"""One transaction under a producer epoch of its own: opening it fences all earlier ones of its transactional.id.
 
 `opened` asks for a producer id (InitProducerId). The answer comes when an earlier transaction of this transactional.id
 has ended, with all of its markers written. So what it committed can be read from then on, and nothing is added later.

@@ -1,7 +1,7 @@
 """Messages that the library kio lacks or has wrong. Their classes are kio's, with the fields that differ.
 
-A field is replaced by any number of others, in its place. `AT_THE_END` adds fields behind all. When kio has a version,
-its entry goes (`tests/unit/protocol/test_version_table.py` says when).
+A field is replaced by any number of others, in its place. `AT_THE_END` adds fields behind all. When a newer kio has a
+version, its entry here can be removed (`tests/unit/protocol/test_version_table.py` says when).
 """
 
 from __future__ import annotations
