@@ -7,5 +7,6 @@
     judging     a history, of a run or of a file (`jepsen`: of Jepsen's Kafka workload), against the promises
     report      one page and one JSON
 
-The run itself, its clients and its checkers are those of chaos.
+The run itself, its clients and its checkers are those of `oncelog_robustness.chaos`, which tests oncelog in the same
+way.
 """

@@ -39,8 +39,8 @@ def new_run() -> str:
 
 
 def prefix_of(run: str) -> str:
-    """Return the prefix of a run's names.
-    Raises OncelogError for a text that is no id of a run, because its prefix might be that of other topics."""
+    """Return the prefix that the topics and groups of this run have. Raises OncelogError for a text that is no id of a
+    run: its prefix might fit other topics."""
     if not _RUN.fullmatch(run):
         raise OncelogError(
             f"--clean {run!r} is no id of a run: six of 0-9 and a-f, as a run prints it"
@@ -80,14 +80,14 @@ async def _metadata(brokers: Brokers, topics: tuple[Any, ...] | None) -> Any:
 
 
 async def _topics(brokers: Brokers) -> list[str]:
-    """Return the topics of the whole cluster, because Kafka has no request for a prefix."""
+    """Return the names of all topics of the cluster, because Kafka has no request for a prefix."""
     metadata = await _metadata(brokers, None)
     return [str(one.name) for one in metadata.topics]
 
 
 async def _groups(brokers: Brokers, prefix: str) -> list[str]:
-    """Return the groups with the prefix, asking every broker, because each lists only the
-    groups that it coordinates."""
+    """Return the consumer groups with the prefix. Every broker is asked, because each lists only the groups that it
+    coordinates."""
     types = types_of(versions.LIST_GROUPS, LIST_GROUPS_VERSION)
     found = []
     for one in (await _metadata(brokers, ())).brokers:
@@ -130,5 +130,5 @@ async def _delete_group(brokers: Brokers, group: str) -> ErrorCode:
 
 
 def clean_now(bootstrap: Sequence[str], prefix: str) -> str:
-    """Run `clean` in a thread without an event loop."""
+    """Call `clean` and wait for it, from a thread without an event loop."""
     return asyncio.run(clean(bootstrap, prefix))

@@ -47,7 +47,7 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The result of the first look: what a run may use."""
+    """What the first look at a cluster found: its brokers, and the client libraries that can work with it."""
 
     brokers: int
     cluster_id: str
@@ -68,8 +68,11 @@ class Found:
 async def look(
     bootstrap: Sequence[str], prefix: str, wanted: Sequence[str], on_step: Callable[[str], None]
 ) -> Found:
-    """Look at the cluster. This makes a topic and a group that begin with `prefix`, and leaves them.
-    Raises OncelogError in one line."""
+    """Find out about the cluster: its brokers, and which client libraries can commit there. It makes a topic and a
+    group that begin with `prefix`, and leaves them.
+
+    Raises OncelogError with one line of text.
+    """
     on_step("asking the brokers")
     brokers = Brokers(bootstrap, "oncelog-verify")
     try:
@@ -109,8 +112,8 @@ async def look(
 def installed(
     wanted: Sequence[str], java_classpath: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return which of these client libraries are there, and a sentence for each that is not.
-    Java's program is compiled here, against the jars of `java_classpath`."""
+    """Return which of these client libraries are installed, and a sentence for each that is not. Java's program is
+    compiled here, against the jars of `java_classpath`."""
     there, missing = [], []
     for one in wanted:
         reason = _absence(one, java_classpath)
@@ -122,7 +125,7 @@ def installed(
 
 
 def _absence(library: str, java_classpath: str) -> str:
-    """Return why a library is not there; empty when it is."""
+    """Return why a client library cannot be used on this machine; empty when it can."""
     if library == JAVA:
         return prepare(java_classpath)
     if importlib.util.find_spec(MODULES[library]) is None:
@@ -131,7 +134,7 @@ def _absence(library: str, java_classpath: str) -> str:
 
 
 async def _ask(brokers: Brokers, address: str) -> tuple[int, str]:
-    """Return the number of brokers and the cluster's id."""
+    """Ask any broker for the number of brokers and the cluster's id."""
     request = types_of(versions.API_VERSIONS).ApiVersionsRequest(
         client_software_name="oncelog-verify", client_software_version="1"
     )
@@ -190,7 +193,8 @@ def _reason(error: ClientError, grant: str) -> str:
 
 
 async def _fails(name: str, bootstrap: Sequence[str], topic: str, group: str) -> str:
-    """Return why a library cannot commit a record and an offset, and read them; empty when it can."""
+    """Return why this client library cannot commit a record and an offset on the cluster, and read them; empty when it
+    can."""
     partition = (topic, 0)
     clients = LIBRARIES[name](bootstrap)
     try:

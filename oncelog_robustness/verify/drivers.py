@@ -1,4 +1,4 @@
-"""The choice of the driver that does the faults which the options ask for."""
+"""The choice of the fault driver (commands, processes, containers or pods) by the options of the command."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +19,7 @@ LOG: Final = "faults.log"
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """The faults that the command's options ask for."""
+    """The options of the command that say which faults to make, and in what."""
 
     commands: tuple[str, ...] = ()
     heal: str = ""
@@ -56,7 +56,8 @@ class Faults:
             raise OncelogError("--namespace and --context say where --pods are: give that, too")
 
     def driver(self, folder: Path) -> Driver | None:
-        """Return the driver of these faults; None without faults. Raises OncelogError when it cannot be had here."""
+        """Return the driver that makes these faults; None without faults. Raises OncelogError when it cannot be had on
+        this machine."""
         shell = Shell(folder / LOG)
         if self.commands:
             return CommandDriver(self.commands, self.heal, shell)

@@ -45,7 +45,8 @@ DEPTH_MAX: Final = 100
 
 
 def forms(text: str) -> Iterator[tuple[int, Any]]:
-    """Yield every form of a text, after the line on which it begins. Sets become lists, and tags are dropped."""
+    """Yield every top-level value (form) of a text, after the line on which it begins. Sets become lists, and tags are
+    dropped."""
     reader = _Reader(text)
     while (token := reader.next()) is not None:
         if token.kind == "discard":
@@ -79,7 +80,8 @@ class _Reader:
         return token
 
     def line(self, at: int) -> int:
-        """Return the line of a place. Each call must have a later place than the one before."""
+        """Return the line number of a position in the text. Each call must have a later position than the one
+        before."""
         if at >= self._counted:
             self._line += self._text.count("\n", self._counted, at)
             self._counted = at

@@ -1,7 +1,8 @@
 """The faults of brokers in a cluster that is not ours: a command, or signals to processes and containers.
 
-A driver knows how to do its kinds of fault to one of its targets. One thread begins and ends every fault of a driver:
-brokers are struck one after the other, and a fault is never ended while it is still being begun.
+A driver makes faults, such as a kill, in one of its targets: a process, a container, a pod. One thread begins and ends
+every fault of a driver: brokers are struck one after the other, and a fault is never ended while it is still being
+begun.
 """
 
 import asyncio
@@ -30,31 +31,33 @@ LOOK_S: Final = 0.1
 class Driver(Protocol):
     @property
     def role(self) -> str:
-        """The role of the driver's targets, as reports call it."""
+        """What the driver's targets are called in reports, such as `broker`."""
         ...
 
     @property
     def names(self) -> Sequence[str]:
-        """The names of the driver's targets, as the user gave them."""
+        """The names of the processes, containers or pods that it can break, as the user gave them."""
         ...
 
     @property
     def deck(self) -> Mapping[FaultKind, int]:
-        """Return how many cards of each kind of fault the deck has."""
+        """The weight of each kind of fault. A plan draws faults as from a deck of cards, and this is the number of
+        cards of each kind."""
         ...
 
     def begin(self, kind: FaultKind, name: str) -> str:
-        """Begin a fault and return what was done, in words. Raises OncelogError when it could not be done."""
+        """Begin a fault in the target of this name, and return what was done, in words. Raises OncelogError when it
+        could not be done."""
         ...
 
     def end(self, kind: FaultKind, name: str) -> None:
-        """Undo the fault. Raises OncelogError when the target does not come back."""
+        """End the fault, so that the target works again. Raises OncelogError when the target does not come back."""
         ...
 
 
 class Shell:
-    """The shell that runs the user's commands.
-    Their output goes into one file, so that programs which they leave running hold no pipe."""
+    """Runs the user's commands in a shell. Their output goes into one file, so that programs which they leave running
+    hold no pipe."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -87,7 +90,7 @@ class Shell:
 
 
 class CommandDriver:
-    """The driver of `--fault CMD`, which runs the commands in turn, and `--heal CMD` after each."""
+    """Makes faults by the user's commands: those of `--fault CMD` in turn, and `--heal CMD` to end each."""
 
     role = COMMAND
     deck: Final = {FaultKind.OPERATE: 1}
@@ -107,13 +110,13 @@ class CommandDriver:
 
 
 class ProcessDriver:
-    """The driver of processes of this machine, each named by a file with its process id.
-    They are frozen, and killed where they can be restarted."""
+    """Makes faults in processes of this machine, each named by a file with its process id. They are frozen, and killed
+    where they can be restarted."""
 
     role = BROKER
 
     def __init__(self, pid_files: Sequence[str], restart: str, shell: Shell) -> None:
-        """Make the driver. Raises OncelogError for a file that names no running process."""
+        """Read the process ids. Raises OncelogError for a file that names no running process."""
         self.names = list(pid_files)
         self.deck = {FaultKind.PAUSE: 2, **({FaultKind.KILL: 3} if restart else {})}
         self._restart = restart
@@ -140,7 +143,7 @@ class ProcessDriver:
 
 
 def pid_in(name: str) -> int:
-    """Return the id of the process that a file names. Raises OncelogError when there is none."""
+    """Return the process id in this file. Raises OncelogError when there is none."""
     try:
         pid = int(Path(name).read_text().split()[0])
     except (OSError, ValueError, IndexError) as error:
@@ -184,13 +187,13 @@ def _wait(is_so: Callable[[], bool], failure: str) -> None:
 
 
 class ContainerDriver:
-    """The driver of containers of docker or podman, named by the user."""
+    """Makes faults in containers of docker or podman, which the user names."""
 
     role = BROKER
     deck: Final = {FaultKind.KILL: 3, FaultKind.PAUSE: 2, FaultKind.RESTART: 1}
 
     def __init__(self, engine: Engine, names: Sequence[str]) -> None:
-        """Make the driver. Raises OncelogError for a container that does not exist."""
+        """Check the containers. Raises OncelogError for a container that does not exist."""
         self.names = list(names)
         self._engine = engine
         for name in self.names:
@@ -208,7 +211,8 @@ class ContainerDriver:
 
 
 class DriverInjector:
-    """A `ChaosInjector` with the driver's faults, if there is a driver, and the deaths of our own clients."""
+    """Makes the faults of a plan during a run: those of the driver, if there is one, and kills of our own clients. It
+    is a `ChaosInjector`."""
 
     def __init__(self, driver: Driver | None, kill_client: Callable[[float], str]) -> None:
         self._driver = driver
@@ -243,10 +247,10 @@ class DriverInjector:
             await self.end(fault)
 
     async def look_for_dead(self) -> None:
-        """Do nothing: the cluster's own supervisor restarts its processes."""
+        """Do nothing: the cluster under test restarts its own processes."""
 
     def close(self) -> None:
-        """Wait for the end of each fault that was begun, so that no broker stays frozen."""
+        """Wait until each fault that was begun is ended, so that no broker stays frozen."""
         self._thread.shutdown()
 
     async def _call(self, work: Callable[[PlannedFault], None], fault: PlannedFault) -> None:
@@ -270,13 +274,13 @@ class DriverInjector:
             self.findings.append(f"{name_of(fault)} could not be ended: {error}")
 
     def _name(self, fault: PlannedFault) -> str:
-        """Return the target's name, as the user gave it; plans number targets from 1."""
+        """Return the name of the fault's target, as the user gave it; plans number targets from 1."""
         assert self._driver is not None
         return self._driver.names[int(fault.target.rpartition("-")[2]) - 1]
 
 
 def members_of(driver: Driver | None) -> dict[str, Sequence[str]]:
-    """Return the targets that a plan may strike, by role."""
+    """Return, for each role, the names by which a plan may choose targets: the clients, and the driver's targets."""
     found: dict[str, Sequence[str]] = {CLIENTS: [CLIENTS]}
     if driver is not None:
         numbers = range(1, len(driver.names) + 1)

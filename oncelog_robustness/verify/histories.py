@@ -1,4 +1,5 @@
-"""History files: a run's history, compressed, and the reading of histories, ours or Jepsen's, to judge them."""
+"""Files with the history of a run (each operation of its clients): writing them compressed, and reading ours or
+Jepsen's."""
 
 import contextlib
 import gzip
@@ -23,7 +24,7 @@ _LINE_BYTES_MAX: Final = 1 << 20
 
 
 def keep_history(folder: Path) -> Path:
-    """Compress the history that a run wrote line by line, remove the plain file, and return the path."""
+    """Compress the history file of a run, remove the uncompressed one, and return the new path."""
     plain, kept = folder / HISTORY, folder / KEPT
     with plain.open("rb") as source, gzip.open(kept, "wb", compresslevel=6) as target:
         while block := source.read(1 << 20):
@@ -54,7 +55,7 @@ def opened_history(path: Path) -> Iterator[Path]:
 
 
 def is_ours(plain: Path) -> bool:
-    """True if the first line is JSON with facts, and so a history of ours."""
+    """True if the file is a history in our own format: its first line is a JSON object."""
     with plain.open("rb") as file:
         first = file.readline(_LINE_BYTES_MAX)
     try:
@@ -64,7 +65,8 @@ def is_ours(plain: Path) -> bool:
 
 
 def read_foreign(plain: Path, isolation: Isolation) -> Given:
-    """Read a history of Jepsen's, whose consumers read at `isolation`. Raises EdnError with the line."""
+    """Return the history in a file of Jepsen's format. Its consumers are taken to read at `isolation`. Raises EdnError
+    with the line."""
     try:
         text = plain.read_bytes().decode()
     except UnicodeDecodeError as error:

@@ -55,7 +55,7 @@ class _Operation(NamedTuple):
 
 
 class Given(NamedTuple):
-    """The content of a history's file, and notes about it."""
+    """A history that was read from a file, and a sentence for each thing in it that could not be used."""
 
     history: History
     notes: tuple[str, ...]
@@ -63,8 +63,8 @@ class Given(NamedTuple):
 
 
 def read_jepsen(text: str, isolation: Isolation) -> Given:
-    """Read a history of Jepsen's, whose consumers read at `isolation`.
-    Raises EdnError with the line of what cannot be read."""
+    """Return the history in a text of Jepsen's format. Its consumers are taken to read at `isolation`. Raises EdnError
+    with the line of what cannot be read."""
     reading = _Reading(isolation)
     for operation in _operations(text):
         reading.add_operation(operation)
@@ -72,7 +72,7 @@ def read_jepsen(text: str, isolation: Isolation) -> Given:
 
 
 def _operations(text: str) -> Iterator[_Operation]:
-    """Yield the operations: maps, one after the other or in one vector."""
+    """Yield the operations of a history in EDN: maps, one after the other or in one vector."""
     for line, form in forms(text):
         for one in form if isinstance(form, list) else [form]:
             if not isinstance(one, dict) or not isinstance(one.get("type"), Keyword):
@@ -218,7 +218,7 @@ class _Reading:
 
 
 def _send(step: list[Any]) -> Send:
-    """Return the send of a step: `[:send k v]`, or with its offset `[:send k [offset v]]`."""
+    """Return a send of Jepsen's, `[:send k v]` or with its offset `[:send k [offset v]]`, as a send of our history."""
     _, key, value = step
     offset, value = value if isinstance(value, list) and len(value) == 2 else (None, value)
     return Send(_topic(key), 0, f"{key}/{value}", offset if isinstance(offset, int) else None)

@@ -1,4 +1,5 @@
-"""The judgement of a history on every promise: the answers, and for each anomaly the few operations that prove it."""
+"""The verdict on a history: the checkers' answer to each promise of Kafka, and for each anomaly the few operations that
+prove it."""
 
 import re
 from bisect import bisect_left
@@ -43,7 +44,8 @@ class Judgement:
 
     @property
     def answer(self) -> Answer:
-        """Return the answer to the whole: ok needs an answer to each core promise."""
+        """The answer for all promises: BROKEN with any anomaly; OK only if each core promise could be judged; otherwise
+        UNKNOWN."""
         if self.anomalies:
             return Answer.BROKEN
         core = [one.answer for one in self.promises if one.promise.is_core]
@@ -51,7 +53,7 @@ class Judgement:
 
     @property
     def unanswered(self) -> list[str]:
-        """Return the names of the core promises that could not be judged."""
+        """The names of the core promises (those that a verdict needs) that could not be judged."""
         return [
             one.promise.name
             for one in self.promises
@@ -60,7 +62,8 @@ class Judgement:
 
 
 def judged(history: History, verdicts: Sequence[Verdict] | None = None) -> Judgement:
-    """Judge the history. `verdicts` are given if the checkers have run already."""
+    """Run the checkers over a history, and return the answer to each promise with its anomalies. `verdicts`: of
+    checkers that have run already."""
     if verdicts is None:
         verdicts = judge(history, Observations(is_healed=True))
     answered = answers(verdicts)
@@ -75,7 +78,8 @@ def judged(history: History, verdicts: Sequence[Verdict] | None = None) -> Judge
 
 
 def merged_judgement(verdicts: Sequence[Verdict], parts: Iterable[Anomaly]) -> Judgement:
-    """Return the judgement of a whole from the merged verdicts and from the anomalies of its parts."""
+    """Return the judgement of a long history that was checked in parts, from the merged verdicts and the parts'
+    anomalies."""
     known = {(one.checker, one.sentence): one for one in parts}
     answered = answers(verdicts)
     anomalies = tuple(
@@ -86,7 +90,8 @@ def merged_judgement(verdicts: Sequence[Verdict], parts: Iterable[Anomaly]) -> J
 
 
 def _broken(answered: Sequence[Answered]) -> Iterator[tuple[str, Verdict, str]]:
-    """Yield each sentence of a broken promise, with the promise and the checker's verdict."""
+    """Yield each anomaly that a checker found: the promise, the checker's verdict, and the sentence that describes
+    it."""
     for one in answered:
         for verdict in one.verdicts:
             if verdict.answer is Answer.BROKEN:
@@ -117,7 +122,7 @@ def _values_of(operation: AnyOperation) -> Iterator[str]:
 def _proving(
     sentence: str, history: History, by_value: Mapping[str, Sequence[AnyOperation]]
 ) -> tuple[AnyOperation, ...]:
-    """Return the operations that prove the sentence: the writers of its values, their first and last
+    """Return the operations that prove an anomaly's sentence: who wrote the values that it names, their first and last
     readers, and the final reads."""
     values = dict.fromkeys(_QUOTED.findall(sentence))
     found: dict[int, AnyOperation] = {}
@@ -167,7 +172,7 @@ def _only(reads: Sequence[Read], values: Mapping[str, None]) -> tuple[Read, ...]
 def _around(
     reads: Sequence[Read], values: Mapping[str, None], offsets: Sequence[int]
 ) -> tuple[Read, ...]:
-    """Return the reads of these values and the neighbours of their offsets, which show that a value is missing."""
+    """Keep of these reads those of the values, and those next to their offsets, which show that a value is missing."""
     at = [one.offset for one in reads]
     kept = {bisect_left(at, offset) + near for offset in offsets for near in (-1, 0, 1)}
     return tuple(one for number, one in enumerate(reads) if number in kept or one.value in values)

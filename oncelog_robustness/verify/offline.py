@@ -1,4 +1,5 @@
-"""Judging a history that is given as a file: ours in parts, so that it may be long, and Jepsen's as a whole."""
+"""The check of a history that is given as a file. One of ours is read in parts, so that it may be long; Jepsen's is
+read as a whole."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -28,7 +29,7 @@ JOBS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Offline:
-    """What was found in a history's file."""
+    """The result of checking a history's file: the judgement, and the numbers for the report."""
 
     facts: Mapping[str, str]
     judgement: Judgement
@@ -40,7 +41,7 @@ class Offline:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What the report needs to know of one part, besides its verdicts."""
+    """The numbers that the report needs of one part of a history, besides its verdicts."""
 
     anomalies: tuple[Anomaly, ...]
     tried: Tried
@@ -53,7 +54,8 @@ class _Seen:
 
 
 def judge_history(path: Path, isolation: Isolation) -> Offline:
-    """Judge the history in a file: ours by its first line, else Jepsen's, whose consumers read at `isolation`.
+    """Check the history in a file: one of ours, recognised by its first line, else Jepsen's, whose consumers are taken
+    to read at `isolation`.
 
     Raises OncelogError naming the file, and the line where it is neither.
     """
@@ -73,8 +75,8 @@ def judge_history(path: Path, isolation: Isolation) -> Offline:
 
 
 def measures_of(history: History) -> Measures:
-    """Return the measures of a history that was given: its clients worked from the first operation of a writer to the
-    last."""
+    """Return the time and commits of a history that was given as a file. Its time runs from the first operation of a
+    writer to the last."""
     return _measured([_seen(history, Judgement((), ()))])
 
 

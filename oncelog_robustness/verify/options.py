@@ -88,7 +88,7 @@ Clean = Annotated[
 
 
 def duration_s(option: str, text: str, least: float, most: float) -> float:
-    """Return the option's duration in seconds. Raises OncelogError, as the other functions here do."""
+    """Return the duration in an option's text, in seconds. Raises OncelogError naming the option and its limits."""
     found = _DURATION.fullmatch(text.strip())
     seconds = float(found[1]) * _UNITS[found[2]] if found else -1.0
     if not least <= seconds <= most:
@@ -105,7 +105,7 @@ def isolation_of(text: str) -> Isolation:
 
 
 def addresses_of(text: str) -> list[str]:
-    """Return the addresses, each `host:port`. Raises OncelogError."""
+    """Return the list of `host:port` in an option's text. Raises OncelogError for another form."""
     found = [one.strip() for one in text.split(",")]
     for one in found:
         host, _, port = one.rpartition(":")

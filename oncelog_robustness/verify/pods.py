@@ -15,8 +15,8 @@ LOOK_S: Final = 1.0
 
 
 class PodDriver:
-    """The driver of pods.
-    It looks for the pods again at each fault, because a deleted pod comes back with another name, or its own."""
+    """Makes faults in pods: it deletes them. It looks for the pods anew at each fault, because a deleted pod comes
+    back, perhaps with another name."""
 
     role = BROKER
     deck: Final = {FaultKind.KILL: 3, FaultKind.RESTART: 1}
@@ -51,7 +51,8 @@ class PodDriver:
         return f"deleted {chosen.name}{' at once' if kind is FaultKind.KILL else ''}"
 
     def end(self, kind: FaultKind, name: str) -> None:
-        """Wait until as many pods are ready as at the beginning. Raises OncelogError when that takes too long."""
+        """Wait until as many pods are ready as at the beginning of the run. Raises OncelogError when that takes too
+        long."""
         deadline = time.monotonic() + READY_TIMEOUT_S
         while sum(one.is_ready and not one.is_leaving for one in self._pods()) < self._count:
             if time.monotonic() > deadline:

@@ -26,7 +26,8 @@ class Answered:
 
     @property
     def answer(self) -> Answer:
-        """Return the answer: broken when one checker says so; ok when one could judge."""
+        """The answer to one promise: broken when one checker says so, ok when at least one could judge, otherwise
+        unknown."""
         answers = {one.answer for one in self.verdicts}
         return next((one for one in (Answer.BROKEN, Answer.OK) if one in answers), Answer.UNKNOWN)
 

@@ -33,7 +33,7 @@ WORDS: Final = {Answer.OK: "none found", Answer.BROKEN: "BROKEN", Answer.UNKNOWN
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """The facts of a report that the history does not hold."""
+    """The facts that a report shows and the history does not hold, such as the target and its limits."""
 
     target: str
     run: str
@@ -80,7 +80,7 @@ def headline(judgement: Judgement) -> str:
 
 
 def means(judgement: Judgement, tried: Tried, measures: Measures) -> str:
-    """Return how much was tried, and what the verdict is worth."""
+    """Return a paragraph for people: how much was tried, and what the verdict is worth."""
     faults = len([one for one in measures.recoveries if one.role != CLIENTS])
     transactions = tried.operations.get(Transaction.__name__, 0)
     said = (
@@ -132,7 +132,7 @@ def _anomaly(one: Anomaly) -> dict[str, Any]:
 
 
 def _short(text: str) -> str:
-    """Return the text without the prefix that all names of a run have."""
+    """Return the text without the run's prefix in the names of topics and groups."""
     return _PREFIX.sub("", text)
 
 

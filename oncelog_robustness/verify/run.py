@@ -70,8 +70,8 @@ class Order:
 
 
 def verify_cluster(order: Order, faults: Faults, console: Console) -> int:
-    """Verify a cluster and return the exit code.
-    Raises OncelogError when the run cannot begin, Stopped at a second Ctrl-C."""
+    """Run the whole verification of a cluster, write the report, and return the exit code. Raises OncelogError when the
+    run cannot begin, Stopped at a second Ctrl-C."""
     choose_login(read_client_config(order.client_config).login)
     try:
         return _verify(order, faults, console)
@@ -109,8 +109,8 @@ def _verify(order: Order, faults: Faults, console: Console) -> int:
 
 
 def _looked(order: Order, console: Console) -> tuple[Found, tuple[str, ...]]:
-    """Look at the cluster; return the result and why some clients take no part.
-    If this raises, what it made is removed first."""
+    """Look at the cluster before the run. Return what was found, and why some client libraries take no part. If this
+    raises, the probe topic and group are deleted first."""
     wanted, missing = installed(order.libraries, order.java_classpath)
     if not wanted:
         raise OncelogError(". ".join(missing))
@@ -126,7 +126,7 @@ def _looked(order: Order, console: Console) -> tuple[Found, tuple[str, ...]]:
 
 
 def _clean_quietly(order: Order) -> None:
-    """Clean the cluster and ignore an error, because the error of what failed before says more."""
+    """Delete the run's topics and groups, and ignore an error of that: the error before it says more."""
     try:
         asyncio.run(clean(order.bootstrap, order.prefix))
     except OncelogError:
@@ -165,7 +165,7 @@ def _run_options(order: Order, found: Found) -> RunOptions:
 
 
 def _with_all(scenario: Scenario, libraries: Sequence[str]) -> Scenario:
-    """Return the scenario with so many writers in each workload that each library has one."""
+    """Return the scenario with enough writers in each workload that every client library has one."""
     workloads = tuple(
         {**one, "writers": max(one["writers"], len(libraries))} if "writers" in one else one
         for one in scenario.workloads
@@ -176,7 +176,7 @@ def _with_all(scenario: Scenario, libraries: Sequence[str]) -> Scenario:
 async def _stoppable(
     run: ChaosRun, target: VerifyTarget, order: Order, console: Console
 ) -> tuple[RunResult, bool]:
-    """Run, and return the result with whether a Ctrl-C stopped the run."""
+    """Do the run, so that a Ctrl-C ends it early. Return its result, and whether that happened."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     signals = 0

@@ -18,7 +18,8 @@ CLIENT_DECK: Final = {FaultKind.CLIENT_KILL: 1}
 
 
 class VerifyTarget:
-    """The `Target` of verify. `cleaned` has the result of the cleaning; `is_hurried` leaves everything where it is."""
+    """The cluster under test, as a run of chaos sees it (its `Target`). `cleaned` has the result of the cleaning;
+    `is_hurried` skips the cleaning."""
 
     def __init__(
         self,
@@ -57,13 +58,13 @@ class VerifyTarget:
         return members_of(self._driver)
 
     def start(self, on_progress: OnProgress) -> None:
-        """Do nothing: the cluster runs already, and was looked at."""
+        """Do nothing: the cluster runs already, and was checked by the first look."""
 
     def injector(self, kill_client: Callable[[float], str]) -> DriverInjector:
         return DriverInjector(self._driver, kill_client)
 
     def observe(self, at_ms: int) -> Observations:
-        """Return no observations: the inside of the cluster is not seen."""
+        """Return no observations: a foreign cluster cannot be seen from the inside."""
         return Observations(is_healed=True)
 
     def verdicts(self) -> Sequence[Verdict]:

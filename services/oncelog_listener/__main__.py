@@ -26,10 +26,10 @@ def _build(settings: ListenerSettings, node: Node) -> "ListenerRole":
 
 
 def _kafka_address(settings: ListenerSettings, node: NodeSettings) -> KafkaAddress:
-    """Return the address at which other listeners tell clients to reach this one, so it must be known before anything
-    listens.
+    """Return the address that this listener registers, and that other listeners tell clients.
 
-    A listener that listens on every interface is found at its node's address.
+    It is registered before anything listens, so it must be known then. A listener that listens on every interface is
+    found at its node's address.
     """
     addresses = {one.name: _advertised(settings, one, node) for one in settings.endpoints}
     main = settings.endpoints[0]
@@ -46,7 +46,8 @@ def _kafka_address(settings: ListenerSettings, node: NodeSettings) -> KafkaAddre
 def _advertised(
     settings: ListenerSettings, endpoint: Endpoint, node: NodeSettings
 ) -> tuple[str, int]:
-    """Return the host and port of this listener that the others tell clients. Raises OncelogError for port 0."""
+    """Return the host and port at which other listeners tell clients to reach this endpoint of ours. Raises
+    OncelogError for port 0."""
     if endpoint.name in settings.advertised:
         return settings.advertised[endpoint.name]
     is_main = endpoint is settings.endpoints[0]

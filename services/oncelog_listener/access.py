@@ -1,4 +1,5 @@
-"""The access of clients of this listener: an authorizer over the newest ACLs, and lines for the log."""
+"""The check of ACLs for the clients of one listener: an authorizer over the newest ACLs, and a log line for each
+verdict."""
 
 import logging
 from typing import Final
@@ -13,7 +14,8 @@ _EVERYBODY: Final = Verdict(True, "there is no authorizer")
 
 
 class Access:
-    """The checks of access for one listener. Without `rules` every client may do everything."""
+    """The authorizer of one listener: it says if a client may do something, by the newest ACLs. Without `rules` every
+    client may do everything."""
 
     def __init__(self, metadata: MetadataFollower, rules: AuthorizerRules | None) -> None:
         self._metadata = metadata
@@ -33,7 +35,8 @@ class Access:
         resource_type: ResourceType,
         name: str | None,
     ) -> Verdict:
-        """Return the verdict on the operation on this resource; `name` None: on any resource of the type."""
+        """Return whether the ACLs allow the operation on this resource, with the reason; `name` None: on any resource
+        of the type."""
         if self._rules is None:
             return _EVERYBODY
         authorizer = self._current()
@@ -74,7 +77,7 @@ def log_verdict(
     name: str | None,
     request: str,
 ) -> None:
-    """Write a verdict to the log: a refusal always, a permission for debugging."""
+    """Write an authorizer's verdict to the log: a refused operation always, an allowed one at level DEBUG."""
     level = logging.DEBUG if verdict.is_allowed else logging.INFO
     if log.isEnabledFor(level):
         log.log(

@@ -1,4 +1,5 @@
-"""The limits on connections: from one address, and of clients that have not proven who they are.
+"""The limits on connections: how many one address may open, and how many may be open before their clients have logged
+in.
 
 A connection is unproven until its TLS handshake and its login are done. On a listener with neither it is proven at
 once.
@@ -21,7 +22,7 @@ class Admission:
         self.unproven_count = 0
 
     def refusal(self, host: str, address_max: int | None) -> str:
-        """Return why one more connection from this address is refused; empty: it is accepted."""
+        """Return why one more connection from this address is refused; an empty text means that it is accepted."""
         settings = self._settings
         if address_max is not None and self._open[host] >= address_max:
             return FULL
@@ -47,7 +48,8 @@ class Admission:
 
 
 class Admitted:
-    """The place of one connection among those that the limits count."""
+    """One accepted connection in the counts of `Admission`: it counts as open until closed, and as unproven until
+    logged in."""
 
     __slots__ = ("_admission", "_host", "_is_open", "is_proven")
 

@@ -1,7 +1,8 @@
 """The addresses at which clients reach a node, by the listener's name, as the node tells them to the other listeners.
 
-They travel with the registration as Kafka's config `advertised.listeners`: `SSL://HOST:PORT,EXTERNAL://HOST:PORT`.
-All listeners tell the same of each, or a client that asks one after the other would see brokers move.
+They travel with the registration as Kafka's config `advertised.listeners`: `SSL://HOST:PORT,EXTERNAL://HOST:PORT`. All
+listeners tell the same address of each listener. Otherwise a client that asks one after the other would see brokers
+move.
 """
 
 from collections.abc import Mapping
@@ -13,13 +14,14 @@ CONFIG: Final = "advertised.listeners"
 
 
 def configs_of(addresses: Mapping[str, tuple[str, int]]) -> dict[str, str]:
-    """Return the configs that the node's registration carries."""
+    """Return the config `advertised.listeners` for these addresses by listener name; the node's registration carries
+    it."""
     return {CONFIG: printed(addresses)}
 
 
 def read(configs: Mapping[str, str], name: str) -> tuple[str, int] | None:
-    """Return host and port of this listener of the node that registered with these configs; None: the node has no
-    such listener."""
+    """Return the host and port of the listener `name` of a node, from the configs that the node registered; None: the
+    node has no such listener."""
     try:
         return parsed_addresses(configs.get(CONFIG, "")).get(name)
     except ValueError:

@@ -30,8 +30,8 @@ def broker_values(call: Call, node: pb.Node) -> BrokerValues:
 
 
 def of_roles(image: MetadataImage) -> dict[str, str]:
-    """Return the configs that the nodes of all roles have published. Of two with one key, the one of the lower node
-    id counts."""
+    """Return the configs that the nodes of all roles have published. If two nodes publish one key, the value of the
+    lower node id counts."""
     found: dict[str, str] = {}
     for node_id in sorted(image.nodes, reverse=True):
         found.update(image.nodes[node_id].configs)
@@ -81,8 +81,8 @@ def _nodes_with(image: MetadataImage, role: pb.Role) -> list[int]:
 
 
 def _internal_topics(image: MetadataImage) -> Mapping[str, str]:
-    """Return the configs that describe the internal topics as they are, even if the settings were others when they
-    were created."""
+    """Return the configs about the internal topics (partitions, replication), read from the topics as they are.
+    Settings count only when a topic is created."""
     found: dict[str, str] = {}
     for topic_name, prefix in (
         (TRANSACTION_STATE_TOPIC, "transaction.state.log"),

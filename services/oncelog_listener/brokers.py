@@ -44,8 +44,8 @@ class Brokers(NamedTuple):
         return self.place(f"{topic}-{partition}").node_id
 
     def place(self, name: str) -> Broker:
-        """Return the broker that leads this name. By rendezvous hashing a broker that goes moves only its own names
-        to others."""
+        """Return the listener that clients are told leads this partition, group or transaction. It is found by
+        rendezvous hashing of the name: when a listener goes, only its own names move."""
         if len(self.live) == 1:
             return self.live[0]
         hashed = crc32(name.encode()) << 32
@@ -53,7 +53,8 @@ class Brokers(NamedTuple):
 
 
 def _mixed(number: int) -> int:
-    """Return a number of which every bit depends on every bit of the given one (the finalizer of splitmix64).
+    """Return the number with its bits mixed: each bit of the result depends on every bit given (the finalizer of
+    splitmix64).
 
     A CRC alone is linear: the CRCs of one name with two node ids differ by the same bits for every name. So one of
     three brokers led half of all partitions, and one of five led none of a topic of 50.
@@ -64,7 +65,7 @@ def _mixed(number: int) -> int:
 
 
 def listed_here(call: Call) -> Callable[[str], bool]:
-    """Return the function that says if this listener lists the transaction or group of a name.
+    """Return a predicate: given the name of a transaction or group, is this listener the one that lists it?
 
     Clients ask every broker for its list and put the lists together. Every listener could list everything, so each
     lists the names that hash to it: together they list each name once (ADR 0017).
@@ -101,10 +102,10 @@ def brokers_for(call: Call) -> Brokers:
 
 
 def is_leaving(cluster: Cluster) -> bool:
-    """True if this listener is about to stop, and there are others for its clients.
+    """True if this listener is about to stop, and other listeners can take its clients.
 
-    The listener sends clients there by the errors of a broker that has given its partitions away. A client that is
-    only cut off looks for the listener again, at an address that may be gone.
+    It then answers with the errors of a broker that has given its partitions away, so clients go to those listeners. A
+    client that is only cut off looks for the listener again, at an address that may be gone.
     """
     node = cluster.image.nodes.get(cluster.node_id)
     return (
@@ -115,16 +116,15 @@ def is_leaving(cluster: Cluster) -> bool:
 def _registered(
     node: controller_pb2.Node, listener: str, *, is_main: bool
 ) -> tuple[str, int] | None:
-    """Return the host and port at which other listeners tell clients to reach this listener of the node; None: it
-    has none."""
+    """Return the address that the node registered for this listener, as host and port; None: it registered none."""
     if is_main:
         return node.kafka_host, node.kafka_port
     return advertised.read(node.configs, listener)
 
 
 def _by(listener: str, brokers: tuple[Broker, ...], image: MetadataImage) -> tuple[Broker, ...]:
-    """Return the brokers with their addresses for clients of the listener with this name. A node without such a
-    listener is left out."""
+    """Return the brokers with the addresses that they have under this listener name. A node without such a listener is
+    left out."""
     found = []
     for one in brokers:
         node = image.nodes.get(one.node_id)

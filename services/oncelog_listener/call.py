@@ -46,7 +46,8 @@ ANONYMOUS: Final = str(principal.ANONYMOUS)
 
 
 class Refusal(NamedTuple):
-    """The refusal of a request of this connection that was taken for a delayed one (ADR 0018)."""
+    """A note that a request of this connection was refused because it seemed to be a late copy of an earlier one (ADR
+    0018). When the client repeats it, the repetition carries this note and is accepted."""
 
     delayed_by: types_pb2.RequestNumber
     received: int
@@ -55,12 +56,13 @@ class Refusal(NamedTuple):
 
 
 class CloseConnection(Exception):
-    """The request is refused in the only way its version has: by closing the connection. The text is logged."""
+    """Raised to refuse a request by closing its connection, where its version has no error to answer with. The text is
+    logged."""
 
 
 @dataclass(slots=True)
 class Session:
-    """The state of a connection and its client."""
+    """The state of one client connection: addresses, principal, login, counts of requests, and throttling."""
 
     peer: str
     """The client's address as host:port, for people."""
@@ -98,11 +100,10 @@ class Session:
     """True if the connection is closed: nobody will read an answer."""
 
     def advertised(self, cluster: Cluster) -> Address:
-        """Return the address at which this client finds this listener again.
+        """Return the address at which this client is told to find this listener again, for example in Metadata.
 
-        Unless settings say otherwise this is the address that it came in by, which is right behind every port-forward
-        that keeps the port: a client that reached 127.0.0.1 reaches it again, and one that reached a pod's address,
-        too.
+        Unless settings say otherwise this is the address that the client connected to. That is right behind every
+        port-forward that keeps the port.
         """
         settings = cluster.settings
         found = self.configured(cluster)
@@ -124,12 +125,12 @@ class Session:
         return found
 
     def is_forwarded(self, cluster: Cluster) -> bool:
-        """True if the client came through a forwarded port: the addresses that other clients are told do not work
-        for it."""
+        """True if the client came through a forwarded port of its own machine, so the addresses told to other clients
+        do not work for it."""
         return cluster.settings.loopback_forwarded and ip_address(self.local.host).is_loopback
 
     def is_main(self, cluster: Cluster) -> bool:
-        """True if the client came in by the first listener, whose address the node registers."""
+        """True if the client connected to the first listener of the settings, whose address the node registers."""
         return self.listener == cluster.settings.endpoints[0].name
 
     def logged_in(self, principal: str) -> None:
@@ -143,7 +144,8 @@ TypesT_co = TypeVar("TypesT_co", covariant=True, default=object)
 
 @dataclass(slots=True)
 class Call(Generic[RequestT_co, TypesT_co]):
-    """A request. A handler says of which API it is: an EndTxnCall (`kafka_calls.pyi`) has the types of EndTxn."""
+    """A Kafka request with its connection and the cluster, as its handler gets it. An EndTxnCall (`kafka_calls.pyi`)
+    has the types of EndTxn."""
 
     api_key: int
     version: int
@@ -161,7 +163,8 @@ class Call(Generic[RequestT_co, TypesT_co]):
     """The number of resources named by the request that were refused."""
 
     def is_turn_over(self, elements: int = 1) -> bool:
-        """Count elements; True if the turn is over, and the caller awaits `next_turn`."""
+        """Count handled elements of a large request. True: enough for now, and the caller awaits `next_turn` to let
+        other tasks run."""
         self.elements_left -= elements
         return self.elements_left < 0
 
@@ -201,25 +204,26 @@ class Call(Generic[RequestT_co, TypesT_co]):
 
     @property
     def api_name(self) -> str:
-        """The name of the request's API, for people."""
+        """The name of the request's API for logs, such as `Fetch`."""
         api = APIS.get(self.api_key)
         return api.name if api is not None else f"API {self.api_key}"
 
     def is_wanted(self) -> bool:
-        """True if the client still waits for the answer, and has not been answered elsewhere."""
+        """True if the client still waits for the answer: its connection is open, and the request is not out of date."""
         return not self.session.is_gone and not self.is_out_of_date
 
     @property
     def is_out_of_date(self) -> bool:
-        """True if the client may have been answered elsewhere, because this process stood still, and a late copy
-        would do harm."""
+        """True if this request came before the process stood still, and is of a kind that does harm when it is done
+        late. The client may have repeated it at another listener meanwhile."""
         session = self.session
         return (
             session.request_count <= session.doubtful_count and self.api_key in _HARMFUL_WHEN_LATE
         )
 
     def origin(self, transactional_id: str | None) -> types_pb2.RequestOrigin:
-        """Return the origin of this request, by which the coordinator recognises a delayed one (ADR 0018)."""
+        """Return the request's origin: which start of this listener, connection and request number it is. By it the
+        coordinator recognises a late copy of a request (ADR 0018)."""
         session = self.session
         origin = types_pb2.RequestOrigin(
             listener=self.cluster.listener_start,
@@ -240,7 +244,8 @@ class Call(Generic[RequestT_co, TypesT_co]):
         return origin
 
     def note_delayed(self, transactional_id: str, delayed_by: types_pb2.RequestNumber) -> None:
-        """Remember that this request is being refused as a delayed one."""
+        """Store in the session that this request is refused as a late copy. A repetition by the client then names
+        `delayed_by`, so the coordinator accepts it."""
         refusals = self.session.refusals
         refusals.pop((transactional_id, self.api_key), None)
         if len(refusals) >= REFUSALS_MAX:
@@ -249,7 +254,7 @@ class Call(Generic[RequestT_co, TypesT_co]):
 
     @property
     def types(self) -> TypesT_co:
-        """The constructors of the response's classes; they drop fields that this version does not have."""
+        """The constructors of the response's classes; each drops fields that this version of the API does not have."""
         return self.schema.response_types
 
 

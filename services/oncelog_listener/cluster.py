@@ -1,5 +1,5 @@
-"""The cluster as handlers see it: the image, the stubs of other roles, and calls to the leaders of many partitions
-at once."""
+"""The cluster as handlers see it: the newest metadata, stubs of the other roles, and calls to the leaders of many
+partitions at once."""
 
 import asyncio
 import random
@@ -45,7 +45,7 @@ RequestT = TypeVar("RequestT")
 
 
 class _OfPartition(Protocol):
-    """The row for one partition in a leader's answer."""
+    """One partition's row in a leader's answer, with its error code."""
 
     @property
     def topic(self) -> str: ...
@@ -62,21 +62,21 @@ RowT_co = TypeVar("RowT_co", covariant=True)
 
 
 class _Partitions(Protocol[RowT_co]):
-    """The answer of a leader, with a row for each partition."""
+    """The answer of a storage node (the leader) to a call about several partitions, with a row for each."""
 
     @property
     def partitions(self) -> Sequence[RowT_co]: ...
 
 
 class _Change(Protocol):
-    """The controller's answer to a change."""
+    """The controller's answer to one change of metadata, such as an altered config."""
 
     @property
     def metadata_offset(self) -> int: ...
 
 
 class _Changes(_Change, Protocol[RowT_co]):
-    """The controller's answer to several changes, with a row for each."""
+    """The controller's answer to several changes of metadata in one request, with a row for each."""
 
     @property
     def results(self) -> Sequence[RowT_co]: ...
@@ -91,7 +91,8 @@ _DATETIME_MS_MAX: Final = 253_402_300_799_999
 
 
 class ApiError(NamedTuple):
-    """An error code with its message, as a client gets them (Kafka's class of this name). NONE: nothing is wrong."""
+    """An error code with its message, as a response to a client has them. NONE: no error. The name is that of Kafka's
+    class."""
 
     error_code: ErrorCode
     error_message: str
@@ -144,7 +145,7 @@ class Cluster:
 
     @property
     def is_alone(self) -> bool:
-        """True if every role runs in this process."""
+        """True if every role runs in this process, as under `oncelog up`."""
         return isinstance(self.directory, LocalDirectory)
 
     @property
@@ -152,7 +153,7 @@ class Cluster:
         return self.metadata.image
 
     def storage(self, node_id: int) -> StorageStub:
-        """Return the stub of a storage node. Raises OncelogError for a node that is not known (yet)."""
+        """Return the RPC stub of a storage node. Raises OncelogError for a node that is not known (yet)."""
         try:
             return self.directory.storage(node_id)
         except KeyError:
@@ -161,21 +162,22 @@ class Cluster:
             ) from None
 
     def coordinator(self, node_id: int) -> TransactionCoordinatorStub:
-        """Return the stub of a coordinator. Raises OncelogError for a node that is not known (yet)."""
+        """Return the RPC stub of a transaction coordinator. Raises OncelogError for a node that is not known (yet)."""
         try:
             return self.directory.coordinator(node_id)
         except KeyError:
             raise OncelogError(f"coordinator {node_id} is not known yet") from None
 
     def group_coordinator(self, node_id: int) -> GroupCoordinatorStub:
-        """Return the stub of a coordinator of groups. Raises OncelogError for a node that is not known (yet)."""
+        """Return the RPC stub of a group coordinator. Raises OncelogError for a node that is not known (yet)."""
         try:
             return self.directory.group_coordinator(node_id)
         except KeyError:
             raise OncelogError(f"coordinator {node_id} is not known yet") from None
 
     async def answer_in_time(self, answer: Awaitable[AnswerT]) -> AnswerT:
-        """Return the answer of a coordinator or the controller. Raises one of PEER_FAILURES."""
+        """Await the answer of a coordinator or the controller, within `request_timeout_ms`. Raises one of
+        PEER_FAILURES."""
         return await answer_within(answer, self.settings.request_timeout_ms / 1000)
 
     async def ask_controller(
@@ -184,10 +186,10 @@ class Cluster:
         *,
         validate_only: bool = False,
     ) -> ChangeT | ApiError:
-        """Return the controller's answer to a change, once this node's image has the change; an ApiError if there is
-        no answer.
+        """Ask the controller for a change, wait until this node's metadata shows it, and return the answer; an ApiError
+        if none comes.
 
-        With `validate_only` nothing changes, and no image is waited for.
+        With `validate_only` nothing changes, so there is no wait.
         """
         try:
             answer = await self.answer_in_time(change(self.directory.controller()))
@@ -203,7 +205,8 @@ class Cluster:
         change: Callable[[ControllerStub], Awaitable[_Changes[RowT_co]]],
         refusal: ApiError | None,
     ) -> Sequence[RowT_co | ApiError]:
-        """Return the controller's row for each of `count` changes of one request, or an ApiError.
+        """Ask the controller for `count` changes in one request, and return its row for each. A change without an
+        answer gets an ApiError.
 
         With a `refusal` every change gets that, and the controller is not asked.
         """
@@ -213,7 +216,8 @@ class Cluster:
         return [answer] * count if isinstance(answer, ApiError) else answer.results
 
     async def wait_for_image(self, metadata_offset: int) -> bool:
-        """Wait until this node's image has the change; False when this takes too long."""
+        """Wait until this node's metadata has reached this offset of the controller's log; False when it takes too
+        long."""
         try:
             await self.metadata.wait_until(metadata_offset, self.settings.image_wait_ms / 1000)
         except TimeoutError:
@@ -223,8 +227,8 @@ class Cluster:
     def leader_of(
         self, image: MetadataImage, key: TopicPartition, topic_id: bytes = b""
     ) -> int | ApiError:
-        """Return the node that leads the partition, of the topic with this id where one is given; an ApiError if
-        there is none."""
+        """Return the storage node that leads the partition; an ApiError if there is none. With a `topic_id` the topic
+        must still be that one."""
         found = image.partition(Partition(*key))
         if found is None:
             return ApiError(
@@ -247,8 +251,8 @@ class Cluster:
         method: Callable[[StorageStub], Unary[RequestT, _Partitions[FoundT]]],
         request: Callable[[list[ItemT]], RequestT],
     ) -> dict[TopicPartition, FoundT | ApiError]:
-        """Return each partition's row in the answer of its leader, or an ApiError. `request` makes the request to
-        one leader."""
+        """Ask each partition's leader with `method`, and return the partition's row of the answer, or an ApiError.
+        `request` makes the request to one leader from its items."""
 
         async def ask(storage: StorageStub, some: list[ItemT]) -> Sequence[FoundT]:
             return (await self.answer_in_time(method(storage)(request(some)))).partitions
@@ -265,9 +269,9 @@ class Cluster:
     ) -> dict[TopicPartition, FoundT | ApiError]:
         """Return each partition's answer from its leader: what `ask(stub, items)` returned for it, or an ApiError.
 
-        Every leader gets one call, all at once; `ask` returns objects that name their topic and partition. Partitions
-        whose leader is gone or was replaced are asked for again, where `repeatable` allows it and as long as
-        `is_wanted`; those of `topic_ids` as long as it is the same topic.
+        Every leader gets one call, all at once; `ask` returns objects that name their topic and partition. If a leader
+        is gone or was replaced, its partitions are asked for again: where `repeatable` allows it, and as long as
+        `is_wanted` says that the client waits. A topic with an id in `topic_ids` must still have that id.
         """
         retries = RetryPolicy(self)
         answers: dict[TopicPartition, FoundT | ApiError] = {}
@@ -359,13 +363,15 @@ class Cluster:
 
 
 def wire_time(timestamp_ms: int) -> datetime:
-    """Return kio's form of a time. A time that its calendar cannot hold becomes the nearest one that it can."""
+    """Return a timestamp as kio (the library of Kafka's messages) writes it. A time that Python's datetime cannot hold
+    becomes the nearest one that it can."""
     bounded = max(-1, min(timestamp_ms, _DATETIME_MS_MAX))
     return datetime.fromtimestamp(bounded / 1000, UTC)
 
 
 def milliseconds(span: timedelta) -> int:
-    """Return the milliseconds of a timedelta: kio reads spans as timedelta, where Kafka means int32 milliseconds."""
+    """Return a timedelta in milliseconds. The library kio reads a span as a timedelta where Kafka's message has int32
+    milliseconds."""
     return span // timedelta(milliseconds=1)
 
 

@@ -47,7 +47,7 @@ _IPV4_MAPPED = "::ffff:"
 
 
 class Home(Protocol):
-    """The parts of the role that a connection needs from the role that accepted it."""
+    """The parts of the listener role that its connections use."""
 
     settings: ListenerSettings
     counters: ListenerCounters
@@ -57,13 +57,13 @@ class Home(Protocol):
     protection: Protection
 
     def opened(self, connection: "Connection", host: str) -> Admitted | None:
-        """Return the connection's place; None: the connection is closed at once."""
+        """Count the new connection; return None if a limit refuses it, and it is then closed at once."""
 
     def closed(self, connection: "Connection") -> None:
-        """Forget the socket, which is gone; the request in progress may not be finished yet."""
+        """Forget the connection's socket, which is gone. The request in progress may not be finished yet."""
 
     def ended(self, connection: "Connection") -> None:
-        """Forget the connection: nothing of it is left."""
+        """Forget the connection for good: its socket is closed and its task has ended."""
 
 
 class Connection(asyncio.Protocol):
@@ -139,7 +139,7 @@ class Connection(asyncio.Protocol):
         self.task.add_done_callback(lambda _: self._home.ended(self))
 
     def admitted(self, peer: tuple[str, int] | None, local: tuple[str, int]) -> bool:
-        """Take a place for the connection, before any TLS handshake. False: there is no place."""
+        """Count this connection against the limits, and start the deadline of its login. False: it is refused."""
         self._session = Session(
             _printed(peer),
             _address(local),
@@ -162,7 +162,7 @@ class Connection(asyncio.Protocol):
         self.abort()
 
     def _proven(self) -> None:
-        """Count the connection as proven: its client has logged in, or the listener has no login."""
+        """Count the connection as logged in; on a listener without login it is so at once."""
         if self._admitted is not None:
             self._admitted.proven()
         if self._login_deadline is not None:
@@ -194,13 +194,12 @@ class Connection(asyncio.Protocol):
 
     @property
     def _is_waiting(self) -> bool:
-        """True if the connection waits for a request: none is handled or queued, and the client has taken all
-        answers."""
+        """True if the connection is idle: no request is handled or queued, and the client has read all answers."""
         has_no_request = self._wake is not None and not self._wake.done()
         return has_no_request and self._writable is None and not self._is_doubtful
 
     def _glance_at(self, frames: list[memoryview]) -> list[memoryview]:
-        """Answer the first requests, up to one that must wait for something, and return the others."""
+        """Answer the first small requests that need no wait; return the other requests."""
         answers, began = self._answers, time.monotonic()
         try:
             for frame in frames[:_ANSWERS_TOGETHER_MAX]:
@@ -249,16 +248,16 @@ class Connection(asyncio.Protocol):
         self._writable = None
 
     def resume(self) -> None:
-        """Go on reading, because memory was given back."""
+        """Read from the socket again, because memory for requests was given back."""
         self._read_or_pause()
 
     def doubt(self) -> None:
-        """Doubt the requests that were sent until now: the process stood still (`pause_detector.py`)."""
+        """Mark all requests received so far as possibly late: the process stood still (`pause_detector.py`)."""
         self._is_doubtful = True
         self._session.doubtful_count = self._session.received_count
 
     def finish(self) -> None:
-        """Take no more requests; answer the one in progress, then close. A long poll is cut at once."""
+        """Take no more requests; answer the one in progress, then close. A long poll is ended at once."""
         self._is_closing = True
         self._drop_queue()
         if self._transport is not None and not self._transport.is_closing():
@@ -269,7 +268,7 @@ class Connection(asyncio.Protocol):
             self.task.cancel()
 
     def abort(self) -> None:
-        """Close without waiting for anything."""
+        """Close the connection at once, without waiting for a request in progress."""
         if self._transport is not None:
             self._transport.abort()
         if self.task is not None:
@@ -277,16 +276,17 @@ class Connection(asyncio.Protocol):
 
     @property
     def number(self) -> int:
-        """The number of this connection among those that this listener has taken."""
+        """The number of this connection, counted from the listener's start."""
         return self._session.connection
 
     @property
     def is_idle(self) -> bool:
-        """True if no request is worked on: the client is silent, sends half a frame, or does not read its answers."""
+        """True if no request is being worked on: the client sends nothing, or does not read its answers."""
         return not self._is_answering or self._writable is not None
 
     def takes_nothing(self, now: float, since_s: float) -> bool:
-        """True if the client has read nothing of an answer for `since_s` seconds. It must be called repeatedly."""
+        """True if the client has read no byte of its answer for `since_s` seconds. It must be called again and
+        again."""
         if self._writable is None or self._transport is None:
             return False
         left_bytes = self._transport.get_write_buffer_size()
@@ -327,19 +327,19 @@ class Connection(asyncio.Protocol):
             self._close()
 
     def _taken(self) -> tuple[list[memoryview], Sequence[SmallProduce]]:
-        """Return the next request, or several that are handled as one, with the Produce requests in them."""
+        """Return the next request, or several small Produce requests to be handled as one, which are decoded, too."""
         is_one = len(self._frames) == 1
         together = () if is_one else self._home.dispatcher.together(self._frames, self._session)
         return [self._frames.popleft() for _ in together or (None,)], together
 
     async def _settle(self) -> None:
-        """Wait for the end of the connection, which drops its requests; those that are left stay doubtful."""
+        """Wait a moment after a pause of the process: if the client has left, its requests are dropped."""
         await asyncio.sleep(_SETTLE_S)
         self._session.doubtful_count = self._session.received_count
         self._is_doubtful = False
 
     async def _answer(self, frame: memoryview, together: Sequence[SmallProduce]) -> None:
-        """Answer one request, or those that go `together`, or close the connection and say why in one line."""
+        """Answer one request, or the Produce requests in `together`; on a failure close the connection and log why."""
         api_key = version = _NO_API_KEY
         counters = self._home.counters
         self._is_answering = True
@@ -443,7 +443,7 @@ class Connection(asyncio.Protocol):
             self._wake.set_result(None)
 
     def _hold(self) -> None:
-        """Report the held bytes to the budget, and go on or stop reading accordingly."""
+        """Report the bytes of waiting requests to the memory budget; read on, or stop if that is full."""
         self._update_budget()
         if (
             self._is_reading

@@ -11,7 +11,8 @@ _UNKNOWN: Final = "unknown"
 
 
 def api_name(api_key: int) -> str:
-    """Return Kafka's name of the API. All keys that are not served have one name: a client may send 65536 of them."""
+    """Return Kafka's name of the API, as a label of metrics. All numbers of unserved APIs have one name: a client may
+    send 65536 of them."""
     if api_key in APIS:
         return APIS[api_key].name
     private = PRIVATE_CALLS.get(api_key)

@@ -1,4 +1,5 @@
-"""The dispatcher makes a response frame from a request frame. It knows nothing of sockets."""
+"""The dispatcher: it decodes a request frame, calls the API's handler, and encodes the response frame. It knows no
+sockets."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ _Found = TypeVar("_Found")
 
 
 class Dispatch(NamedTuple):
-    """A request that was understood and is about to be answered."""
+    """A decoded request whose answer is ready, or can be awaited."""
 
     answer: Awaitable[bytes | None] | bytes
     """The response's frame, or what to await for it; None when the client expects none."""
@@ -51,7 +52,7 @@ class Dispatch(NamedTuple):
 
 
 class _Private(NamedTuple):
-    """The parts of a call that quotas need, for a call that is not Kafka's."""
+    """The fields that quotas need of a private call (one of Spark's, which Kafka does not have)."""
 
     api_key: int
     client_id: str | None
@@ -64,8 +65,8 @@ class Dispatcher:
         self._throttling = cluster.throttling
 
     def glance(self, frame: Frame, session: Session) -> bytes | None:
-        """Return the response's frame of a small request of a usual form that need not wait. None: the caller uses
-        `dispatch`."""
+        """Answer a small request of a usual form at once, and return the response's frame. None: nothing was done, and
+        the caller uses `dispatch`."""
         if not _PREFIX_BYTES <= len(frame) < _LARGE_BYTES or not self._cluster.is_alone:
             return None
         route = ROUTES.get(frame[0] << 8 | frame[1])
@@ -82,9 +83,10 @@ class Dispatcher:
         return answer
 
     def together(self, frames: Iterable[Frame], session: Session) -> Sequence[SmallProduce]:
-        """Return the first of these requests if they are to be handled as one; empty: each is dispatched alone.
+        """Return the first of these frames, decoded, if they are Produce requests to be handled as one; empty: each is
+        dispatched alone.
 
-        Requests are handled alone where they are traced, because each has a span, and where they are answered at once.
+        They are handled alone where they are traced, because each has a span, and where every role is in this process.
         """
         sasl = session.sasl
         is_each_for_itself = (
@@ -112,7 +114,7 @@ class Dispatcher:
         return split(schema, asked, cast("kafka.ProduceResponse", await work))
 
     def dispatch(self, prefix: RequestPrefix, frame: Frame, session: Session) -> Dispatch:
-        """Return the answer to the request in the frame, to be awaited.
+        """Decode the request in the frame, and return its answer, to be awaited.
 
         Raises CloseConnection for an API or version that is not served, and FrameError for bytes that are no such
         request. Awaiting raises both, too: CloseConnection for a request that can only be refused by closing.
@@ -160,7 +162,8 @@ class Dispatcher:
         session: Session,
         elements: int | None,
     ) -> bytes | None:
-        """Answer a large request, which is read in turns. `elements` None: they are not counted yet."""
+        """Decode and answer a large request. It is decoded in short turns, so other tasks run between them. `elements`
+        None: they are not counted yet."""
         api_key, version, _ = prefix
         client_id, position = read_client_id(frame, route.api.is_flexible(version))
         schema = schema_of(api_key, version)
@@ -205,7 +208,7 @@ class Dispatcher:
         return framed_response(prefix.correlation_id, has_tags, parts)
 
     async def _in_turns(self, steps: Generator[None, None, _Found]) -> _Found:
-        """Run the steps, which check or read elements, in turns, and return their result."""
+        """Run a generator of many small steps in short turns, so other tasks run between them. Return its result."""
         try:
             while True:
                 for _ in range(_STEPS_IN_A_TURN):
@@ -232,7 +235,8 @@ class Dispatcher:
 
 
 async def _written(call: AnyCall, response: DataclassInstance) -> list[bytes]:
-    """Return the pieces of a large response. They are joined in each turn: half a million of them take long to join."""
+    """Return the encoded pieces of a large response, made in turns. The pieces of a turn are joined: half a million of
+    them take long to join."""
     joined: list[bytes] = []
     parts: list[bytes] = []
     for _ in call.schema.writing_response(parts, response):

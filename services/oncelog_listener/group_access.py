@@ -13,14 +13,15 @@ _ON_GROUP: Final = tuple(one for one in Operation if ON_GROUP >> one & 1)
 
 
 def group_refusal(call: Call, operation: Operation, group_id: str) -> ErrorCode:
-    """Return NONE if the client may perform the operation on the group, otherwise the error."""
+    """Return GROUP_AUTHORIZATION_FAILED unless the client may perform the operation on the group; otherwise NONE."""
     if call.may(operation, ResourceType.GROUP, group_id):
         return ErrorCode.NONE
     return ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
 def transaction_refusal(call: Call, operation: Operation, transactional_id: str) -> ErrorCode:
-    """Return NONE if the client may perform the operation on the transactional.id, otherwise the error."""
+    """Return TRANSACTIONAL_ID_AUTHORIZATION_FAILED unless the client may perform the operation on the transactional.id;
+    otherwise NONE."""
     if may_transaction(call, operation, transactional_id):
         return ErrorCode.NONE
     return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -34,7 +35,8 @@ def may_transaction(
 
 
 def commit_refusal(call: Call, transactional_id: str, group_id: str) -> ErrorCode:
-    """Return NONE if the client may commit the group's offsets in the transaction. The transaction is checked first."""
+    """Return the authorization error of a TxnOffsetCommit, NONE if it is allowed. The transactional.id is checked
+    first, then the group."""
     refusal = transaction_refusal(call, Operation.WRITE, transactional_id)
     return refusal or group_refusal(call, Operation.READ, group_id)
 
@@ -42,7 +44,8 @@ def commit_refusal(call: Call, transactional_id: str, group_id: str) -> ErrorCod
 def split_groups(
     call: Call, operation: Operation, group_ids: Iterable[str]
 ) -> tuple[list[str], list[str]]:
-    """Return the groups on which the client may perform the operation, and the other groups; each once."""
+    """Return two lists: the groups on which the client may perform the operation, and the other groups. Each group
+    stands once."""
     allowed: list[str] = []
     refused: list[str] = []
     for group_id in dict.fromkeys(group_ids):
@@ -52,7 +55,7 @@ def split_groups(
 
 
 def operations_on_group(call: Call, group_id: str) -> int:
-    """Return what the client may do with the group, as the bits of KIP-430."""
+    """Return the operations that the client may do with the group, as the bits of KIP-430."""
     return sum(
         1 << operation
         for operation in _ON_GROUP

@@ -1,4 +1,4 @@
-"""The isolation level of a reader, as the contract between services has it."""
+"""The isolation level of a Fetch or ListOffsets request, turned into the enum of the RPC contracts."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -13,7 +13,8 @@ _LEVELS: Final[Mapping[int, types_pb2.IsolationLevel]] = {
 
 
 def isolation_of(level: int) -> types_pb2.IsolationLevel:
-    """Return the level with Kafka's number. Raises CloseConnection: no answer has an error for another number."""
+    """Return the isolation level with Kafka's number. Raises CloseConnection for another number: no response has an
+    error for that."""
     found = _LEVELS.get(level)
     if found is None:
         raise CloseConnection(f"isolation level {level} is neither 0 nor 1")

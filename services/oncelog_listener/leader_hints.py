@@ -1,7 +1,8 @@
-"""The leader that a request which met none should try next (KIP-951): the listener that Metadata names now, mostly
-this one.
+"""The leader hint in a response with NOT_LEADER_OR_FOLLOWER (KIP-951): which broker, here a listener, the client should
+ask next.
 
-A client that has an older leader epoch repeats at once, without asking for metadata.
+It is the listener that Metadata names as leader, mostly this one. The client repeats at once, without asking for
+metadata.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class LeaderHint(NamedTuple):
 
 
 def leader_hints(call: Call, keys: Iterable[TopicPartition]) -> dict[TopicPartition, LeaderHint]:
-    """Return the hints for those partitions that have a leader."""
+    """Return the hint for each of these partitions that has a leader: the listener to ask, and the leader epoch."""
     hints: dict[TopicPartition, LeaderHint] = {}
     for key in keys:
         found = call.cluster.image.partition(Partition(*key))
@@ -39,7 +40,7 @@ class Hinted(TypedDict, Generic[LeaderT_co], total=False):
 
 
 class _LeaderTypes(Protocol[LeaderT_co]):
-    """The constructors of Produce, or of Fetch."""
+    """The classes of a Produce or Fetch response, of which `LeaderIdAndEpoch` makes a hint."""
 
     @property
     def LeaderIdAndEpoch(self) -> _LeaderType[LeaderT_co]: ...  # noqa: N802, its name in kio
@@ -61,7 +62,7 @@ class _NodeType(Protocol[NodeT_co]):
 def hinted(
     call: Call[object, _LeaderTypes[LeaderT_co]], hint: LeaderHint | None
 ) -> Hinted[LeaderT_co]:
-    """Return the fields with this hint for the answer about a partition; without a hint there are none."""
+    """Return the response's field `current_leader` with this hint; without a hint, no fields."""
     if hint is None:
         return {}
     leader = call.types.LeaderIdAndEpoch(

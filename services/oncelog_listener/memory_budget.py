@@ -1,7 +1,7 @@
-"""The limits on the bytes of requests that all connections together hold, and on the bytes of answers.
+"""The limits on memory: for the bytes of requests that all connections hold, and for the bytes of answers not yet sent.
 
-Over the limit, connections stop reading until an answered request gives memory back. That would wait forever if all
-that is held were halves of frames, which no response ever frees. Then a connection that needs more is closed.
+Over the limit, connections stop reading until an answered request gives memory back. That would wait forever if only
+incomplete frames are held, because no response ever frees those. Then a connection that needs more is closed.
 """
 
 from collections.abc import Iterator
@@ -10,13 +10,13 @@ from typing import Final, Protocol
 
 
 class UnsentAnswers:
-    """The bytes of answers that clients have not taken, of all connections together. Answers that are being fetched
-    count too.
+    """The bytes of answers that clients have not read yet, of all connections together. Answers being fetched count
+    too.
 
-    A client that asks and does not read costs one answer, here and for a moment in a storage node. The largest are
-    those of Fetch. So the first answer of a connection is small. A later one may have four times the bytes of the one
-    before: that one was taken. Nobody gets more than a part of what is left, and nobody less than FETCH_BYTES_MIN:
-    readers that do read go on. A connection that takes nothing of its answer is closed when memory is short.
+    It bounds what clients cost that ask and do not read. Only Fetch answers are large, so a connection's first one is
+    small. A later one may have four times the bytes of the one before, since the client has read that. Each gets at
+    most a part of what is left, and at least FETCH_BYTES_MIN. A connection that reads nothing of its answer is closed
+    when memory is short.
     """
 
     FETCH_BYTES_MIN: Final = 65_536
@@ -36,9 +36,10 @@ class UnsentAnswers:
 
     @contextmanager
     def room(self, wanted_bytes: int, wanted_min_bytes: int, taken_bytes: int) -> Iterator[int]:
-        """Yield the bytes that a Fetch may answer with, at most `wanted_bytes`. They are held until the block ends.
+        """Reserve bytes for the answer to a Fetch while the block runs, and yield how many, at most `wanted_bytes`.
 
-        `wanted_min_bytes` is what the client waits for, `taken_bytes` what the connection's last Fetch answered with.
+        `wanted_min_bytes` is the request's `min_bytes`; `taken_bytes` is the size of the connection's last Fetch
+        answer.
         """
         left_part = (self._bytes_max - self.held_bytes) // self._PART
         grown = max(self._GROWTH * taken_bytes, wanted_min_bytes)
@@ -53,7 +54,7 @@ class UnsentAnswers:
 
 class Waiter(Protocol):
     def resume(self) -> None:
-        """Look again for free memory, because some was given back."""
+        """Try again to read: some memory was given back."""
 
 
 class MemoryBudget:
@@ -69,7 +70,8 @@ class MemoryBudget:
         return self.held_bytes > self._bytes_max
 
     def change(self, held_delta: int, complete_delta: int) -> None:
-        """Count what a connection holds more (or less) than before, in bytes."""
+        """Add to the bytes that connections hold, and to those of whole requests; negative numbers give memory back,
+        and wake the waiters."""
         self.held_bytes += held_delta
         self.complete_bytes += complete_delta
         assert 0 <= self.complete_bytes <= self.held_bytes, (self.complete_bytes, self.held_bytes)
@@ -79,7 +81,8 @@ class MemoryBudget:
                 waiter.resume()
 
     def wait(self, waiter: Waiter) -> bool:
-        """Resume this waiter when memory is given back; False if none ever may be."""
+        """Register the waiter, which is resumed when memory is given back. False: no whole request is held, so none may
+        ever be."""
         if self.complete_bytes == 0:
             return False
         self._waiting[waiter] = None

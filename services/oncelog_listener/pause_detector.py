@@ -36,7 +36,8 @@ _FRESH_S: Final = 1.0
 
 
 class PauseDetector:
-    """A detector that calls `stood_still(seconds)` when the event loop has not run for `longest_s` seconds."""
+    """A timer that finds that the process stood still. It calls `stood_still(seconds)` when the event loop has not run
+    for `longest_s` seconds."""
 
     def __init__(self, longest_s: float, stood_still: Callable[[float], None]) -> None:
         self._longest_s = longest_s
@@ -47,8 +48,8 @@ class PauseDetector:
 
     @property
     def is_fresh(self) -> bool:
-        """True if the process stood still until a moment ago, or for so long now that the detector has not noticed
-        it yet."""
+        """True if the process stood still until a moment ago, or still does as far as the timer knows. Requests that
+        arrive then may be out of date."""
         now = time.monotonic()
         return now < self._fresh_until or now - self._ticked_at > self._longest_s
 

@@ -1,12 +1,15 @@
-"""The watch over other listeners: it notices in a millisecond that one is gone, before the controller says so.
+"""The watch over other listeners: it notices within milliseconds that one is gone, before the controller says so.
 
-A client that loses its listener asks another one for metadata at once. If that answer still names the dead one,
-librdkafka waits a whole second before it asks again. So each listener keeps an idle connection to every other one
-(to its Kafka port), which the operating system closes when the process ends. A peer whose connection broke is a
-suspect, which leads nothing until it can be reached again. A peer also closes connections on which nobody asks for
-anything, and that looks the same. So a watch renews its connection before that. Where one was closed in order all the
-same, the next one tells, at once: a port that nobody has open any more refuses it. A peer that could never be reached
-is no suspect: perhaps its address is meant for clients only.
+Why: a client that loses its listener asks another one for metadata at once. If that answer still names the dead one,
+librdkafka waits a whole second before it asks again.
+
+How: each listener keeps an idle connection to the Kafka port of every other one; the operating system closes it when
+that process ends.
+
+- A peer whose connection broke is a suspect. Clients are not told of it until it can be reached again.
+- A peer also closes idle connections by itself, so a watch renews its connection before that.
+- Where the end looks orderly all the same, the watch connects again at once: the port of a dead process refuses.
+- A peer that could never be reached is no suspect: perhaps its address is meant for clients only.
 """
 
 import asyncio
@@ -46,7 +49,8 @@ class _End(Enum):
 
 
 def _patience_ms(settings: ListenerSettings) -> int:
-    """Return for how many milliseconds a peer with these settings keeps a connection on which nothing is sent."""
+    """Return after how many milliseconds a listener with these settings closes a connection on which nothing is
+    sent."""
     protocol = settings.endpoints[0].protocol
     if protocol.has_tls or protocol.has_sasl:
         return min(settings.authentication_timeout_ms, settings.connection_idle_max_ms)
@@ -54,7 +58,8 @@ def _patience_ms(settings: ListenerSettings) -> int:
 
 
 class PeerWatch:
-    """The watch that puts node ids into the cluster's `suspects`; `brokers.py` leaves these out of what clients see."""
+    """Watches all other listeners. It puts the node ids of dead ones into the cluster's `suspects`, which `brokers.py`
+    hides from clients."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -139,8 +144,8 @@ class PeerWatch:
             pause_s = min(pause_s * 2, PAUSE_MAX_S)
 
     async def _settles(self, reader: asyncio.StreamReader) -> bool:
-        """Wait until the connection settles. False: it ended so soon that perhaps no peer was behind it. Raises
-        OSError."""
+        """Wait a short time on a new connection. True: it is still open, so the peer is there. False: it ended so soon
+        that perhaps only a proxy accepted it. Raises OSError."""
         # Nothing is ever sent, so a read ends with the connection.
         try:
             async with asyncio.timeout(SETTLED_S):
@@ -150,7 +155,7 @@ class PeerWatch:
         return False
 
     async def _end_of(self, node_id: int, reader: asyncio.StreamReader) -> _End:
-        """Wait for the end of a connection, or until it is to be renewed, and return which of them it was."""
+        """Wait until the connection ends, or is due to be renewed, and return which of these it was."""
         try:
             async with asyncio.timeout(self._renewal_s) as wait:
                 await reader.read(1)

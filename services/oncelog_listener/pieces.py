@@ -1,4 +1,4 @@
-"""A large request is answered as several small ones, so no step of it is long: not here, and not in the role it asks.
+"""The cut of a large request into small ones, so that no step of it blocks this process or the role it asks.
 
 ```
  request ──▶ merged ──▶ cut ──▶ piece ──▶ its handler ──▶ answer ─┐
@@ -38,7 +38,8 @@ _Key = Callable[[object], Hashable]
 
 
 class Level(NamedTuple):
-    """An array of a request, and the array of the response that answers it."""
+    """One array of a request at which it may be cut, such as the topics, and the array of the response that answers
+    it."""
 
     requested: str
     answered: str
@@ -65,7 +66,7 @@ def _itself(node: object) -> Hashable:
 
 
 def _marker(node: object) -> Hashable:
-    """Return everything of a marker but its partitions."""
+    """Return the key of a marker in WriteTxnMarkers: all its fields but the partitions."""
     return _MARKER(node), getattr(node, "transaction_version", 0)
 
 
@@ -134,7 +135,8 @@ _ONE_GROUP_UNTIL: Final = 7
 
 
 def levels_of(api_key: int, version: int) -> tuple[Level, ...]:
-    """Return the arrays at which requests of this API may be cut, from the outermost inwards; (): it has none."""
+    """Return the arrays at which a request of this API may be cut into pieces, from the outermost inwards; (): it may
+    not be cut."""
     levels = _LEVELS.get(api_key, ())
     if api_key == versions.DELETE_TOPICS and version <= _NAMES_ONLY_UNTIL:
         return (Level("topic_names", "responses", _itself, _name, keeps_two=True),)
@@ -146,7 +148,8 @@ def levels_of(api_key: int, version: int) -> tuple[Level, ...]:
 async def answered_in_pieces(
     call: AnyCall, levels: Sequence[Level], handle: Handler
 ) -> DataclassInstance | None:
-    """Return the response to a large request, which is answered piece by piece."""
+    """Cut a large request, give each piece to the handler, and return the response joined from their answers. Other
+    tasks run in between."""
     requested = [
         (level.requested, level.key, level.keeps_two) for level in levels if level.requested
     ]
@@ -169,8 +172,8 @@ _Array = tuple[str, _Key, bool]
 
 
 async def _merged(call: Call, nodes: Sequence[NodeT], arrays: Sequence[_Array]) -> NodeT:
-    """Return one node with the elements of all. Elements with one key become one; of the innermost ones the last
-    counts."""
+    """Return one message with the array elements of all of `nodes`. Elements with equal keys become one; in the
+    innermost array the last one counts."""
     if not arrays:
         return nodes[-1]
     (field, key, keeps_two), *inner = arrays
@@ -198,7 +201,7 @@ async def _merged(call: Call, nodes: Sequence[NodeT], arrays: Sequence[_Array]) 
 
 
 def _cut(node: NodeT, arrays: Sequence[_Array]) -> Iterator[tuple[NodeT, int]]:
-    """Yield the node in pieces, each with the number of its elements."""
+    """Yield the message cut into pieces of at most PIECE_ELEMENTS elements, each with its number of elements."""
     elements = getattr(node, arrays[0][0]) if arrays else None
     if not elements:
         yield node, _size(node)
@@ -218,7 +221,7 @@ def _cut(node: NodeT, arrays: Sequence[_Array]) -> Iterator[tuple[NodeT, int]]:
 
 
 def _size(node: DataclassInstance | str | int) -> int:
-    """Return the number of elements in the node's arrays, plus one for the node."""
+    """Return the number of elements in the arrays of this message or structure, plus one for itself."""
     if isinstance(node, str | int):
         return 1
     return 1 + sum(len(getattr(node, name) or ()) for name in _array_names(node.__class__))

@@ -1,7 +1,7 @@
 """Small Produce requests that arrive together: they are handled as one request, and each gets its own answer.
 
 librdkafka sends one request for each partition, five at a time. One after the other, each would wait for a call to its
-leader and a round of replication. As one they are a call a leader, and one round.
+leader and a round of replication. As one request they need a single call to each leader, and one round of replication.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 
 def that_go_together(frames: Iterable[Frame]) -> list[SmallProduce]:
-    """Return the first requests that differ only in partitions and records. So what refuses one by its head refuses
-    all."""
+    """Return the first of these frames, decoded, that are Produce requests with the same header fields. Then a refusal
+    of one by those fields refuses all."""
     found: list[SmallProduce] = []
     places: set[tuple[str, int]] = set()
     for frame in frames:
@@ -69,7 +69,7 @@ def _shared(asked: SmallProduce) -> tuple[object, ...]:
 
 
 def merged(schema: ProduceSchema, asked: Sequence[SmallProduce]) -> kafka.ProduceRequest:
-    """Return one request with the batches of all of these."""
+    """Return one Produce request with the batches of all of `asked`."""
     types, first = schema.request_types, asked[0]
     return types.ProduceRequest(
         transactional_id=first.transactional_id,
@@ -90,7 +90,7 @@ def merged(schema: ProduceSchema, asked: Sequence[SmallProduce]) -> kafka.Produc
 def split(
     schema: ProduceSchema, asked: Sequence[SmallProduce], response: kafka.ProduceResponse
 ) -> bytes:
-    """Return the frames of the responses to these requests, in their order."""
+    """Return the response frames of the single requests, in their order, made from the response to the merged one."""
     has_tags = APIS[PRODUCE].response_has_tags(schema.version)
     frames = [
         framed_response(

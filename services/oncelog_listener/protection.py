@@ -42,7 +42,8 @@ _SCRAM_NUMBERS: Final = {name: number for number, name in SCRAM_NAMES.items()}
 
 
 class Users:
-    """The users as `Credentials`: SCRAM users of the newest metadata, PLAIN users of a file, tokens of a key server."""
+    """The users that may log in, as `Credentials` for SASL: SCRAM users of the newest metadata, PLAIN users of a file,
+    holders of tokens of a key server."""
 
     def __init__(
         self, metadata: MetadataFollower, plain: "PlainUsers | None", tokens: TokenValidator | None
@@ -75,7 +76,8 @@ class Users:
 def salt_forms(
     credentials: Mapping[tuple[str, int], ScramCredentialMessage],
 ) -> Mapping[str, Collection[SaltForm]]:
-    """Return the forms that the salts of each mechanism's users have."""
+    """Return, for each SCRAM mechanism, the forms (salt length and iterations) that its users' salts have. A salt for
+    an unknown user must look like one of them."""
     found: dict[str, set[SaltForm]] = {}
     for (_, number), one in credentials.items():
         found.setdefault(SCRAM_NAMES[number], set()).add(form_of(one.salt, one.iterations))
@@ -83,7 +85,8 @@ def salt_forms(
 
 
 class PlainUsers:
-    """The users of PLAIN, in a file that may change. A file that cannot be read leaves the users that were known."""
+    """The users that may log in with PLAIN, from a file that may change. If the file cannot be read again, the last
+    users stay."""
 
     def __init__(self, path: Path) -> None:
         """Read the file. Raises OncelogError that names the file, and the line."""
@@ -182,7 +185,8 @@ class Protection:
         return self._tls.current()
 
     def principal_of(self, certificate: bytes | None) -> str:
-        """Return the principal of a client with this certificate, in DER. Raises NoMatchingRuleError."""
+        """Return the principal of a client that showed this certificate, in DER; None: it showed none. Raises
+        NoMatchingRuleError."""
         return str(self._principals.principal_of(certificate))
 
     def sasl_session(self) -> SaslSession:
@@ -196,8 +200,8 @@ class Protection:
 
 
 def _token_validator(settings: SecuritySettings) -> TokenValidator:
-    """Return the validator of access tokens. Raises ValueError for settings that do not go together, OncelogError
-    without packages."""
+    """Return the validator of access tokens for OAUTHBEARER. Raises ValueError for settings that contradict each other,
+    OncelogError if its packages are not installed."""
     # A listener without tokens needs neither these modules nor their packages.
     from oncelog.security.jwks import keys_of
     from oncelog.security.jwt_tokens import JwtValidator, TokenRules

@@ -19,7 +19,7 @@ NEWS_JITTER_S: Final = 0.005
 
 
 class Repeating(Protocol):
-    """The parts of a `Cluster` that decide about repetitions."""
+    """The parts of a `Cluster` that `RetryPolicy` reads: settings, metadata, and whether the listener stops."""
 
     @property
     def settings(self) -> ListenerSettings: ...
@@ -32,7 +32,7 @@ class Repeating(Protocol):
 
 
 class RetryPolicy:
-    """The repetitions of one request: how long they may go on. This costs nothing until the first failure."""
+    """Decides when one request is sent again, and until when. It costs nothing until the first failure."""
 
     __slots__ = ("_cluster", "_deadline", "_pause_s")
 
@@ -42,8 +42,8 @@ class RetryPolicy:
         self._pause_s = PAUSE_S
 
     async def pause(self, image: MetadataImage) -> bool:
-        """Wait for metadata newer than `image`, or a moment. False: the time is over, and the caller answers with
-        what it has."""
+        """Wait before the next try: for metadata newer than `image`, or for a moment. False: the time is over, and the
+        caller answers with the last error."""
         cluster = self._cluster
         now = asyncio.get_running_loop().time()
         if self._deadline is None:
@@ -59,5 +59,5 @@ class RetryPolicy:
 
 
 def was_sent(error: BaseException) -> bool:
-    """True if the call that failed in this way may have reached its peer."""
+    """True unless the error says that the call surely never reached its peer."""
     return not isinstance(error, PeerUnavailable) or error.was_sent

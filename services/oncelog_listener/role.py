@@ -35,7 +35,7 @@ _NO_SUCH_ADDRESS: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 class ListenerRole:
-    """The role that serves Kafka's protocol between `start` and `stop`."""
+    """The listener role of a process: between `start` and `stop` it serves Kafka's protocol to clients."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -61,11 +61,11 @@ class ListenerRole:
 
     @property
     def queued_bytes(self) -> int:
-        """The request bytes that are held now for all connections, of whole requests or not."""
+        """The bytes of requests that all connections hold now, complete or not."""
         return self.budget.held_bytes
 
     async def start(self) -> None:
-        """Listen. Raises OncelogError when the address cannot be had."""
+        """Bind the addresses and accept connections. Raises OncelogError when an address cannot be bound."""
         bound: list[tuple[Endpoint, list[socket.socket]]] = []
         try:
             for endpoint in self.settings.endpoints:
@@ -88,7 +88,7 @@ class ListenerRole:
 
     @property
     def port(self) -> int:
-        """The port of the first listener."""
+        """The port of the first listener in the settings, as it was bound."""
         first = self.settings.endpoints[0]
         return self.ports.get(first.name, first.port)
 
@@ -182,9 +182,10 @@ class ListenerRole:
             connection.doubt()
 
     def _sweep(self) -> None:
-        """Close connections that finished no request for too long. Half a frame, byte by byte, is not a request.
+        """Close connections that finished no request for too long; half a frame, sent byte by byte, counts for nothing.
 
-        When answers take much memory, those whose clients read nothing are closed sooner. A slow one is not: it reads.
+        When answers take much memory, connections whose clients read nothing of them are closed sooner. A slow reader
+        is not closed.
         """
         idle_max_s = self.settings.connection_idle_max_ms / 1000
         unread_max_s = self.settings.unread_max_ms / 1000

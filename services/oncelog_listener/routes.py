@@ -1,4 +1,4 @@
-"""The one table of what is served: the version table's row of an API, and the function that answers it."""
+"""The table of all APIs that the listener serves: for each the supported versions, and the function that answers it."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _row(
     key: kafka.ApiKey[object, RequestT, TypesT, ResponseT],
     handle: Callable[[Call[RequestT, TypesT]], Awaitable[ResponseT | None]],
 ) -> tuple[int, Handler]:
-    """Return a row of the table. mypy refuses a handler of another API."""
+    """Return a row of the table: API number and handler. Its types let mypy refuse a handler of another API."""
     return key, handle
 
 

@@ -23,7 +23,7 @@ MakeServer = Callable[[str, bool], SaslServer]
 
 
 class SaslSession:
-    """The login of one connection to a listener with SASL."""
+    """The state of the SASL login of one connection: which exchange is under way, who has logged in, and until when."""
 
     def __init__(
         self, mechanisms: tuple[str, ...], make_server: MakeServer, lifetime_max_ms: int
@@ -51,8 +51,8 @@ class SaslSession:
         return self._ends_at_ms is not None and _steady_ms() >= self._ends_at_ms
 
     def begin(self, mechanism: str, *, is_raw: bool) -> None:
-        """Begin a login with a handshake. Raises KafkaError (33 UNSUPPORTED_SASL_MECHANISM, 34 ILLEGAL_SASL_STATE,
-        58 SASL_AUTHENTICATION_FAILED)."""
+        """Begin a login after a SaslHandshake. Raises KafkaError: an unknown mechanism, a login under way, or another
+        mechanism than before."""
         if self._server is not None:
             raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, "a login is under way; finish it first")
         if mechanism not in self.mechanisms:
@@ -70,7 +70,8 @@ class SaslSession:
         self.is_raw = is_raw
 
     async def step(self, message: bytes) -> bytes:
-        """Return the answer to one SASL message. Raises KafkaError (34, 58), after a delay where the login failed."""
+        """Give the client's SASL message to the mechanism, and return the answer. Raises KafkaError (34 without a
+        handshake, 58 for a failed login, after a delay)."""
         server = self._server
         if server is None:
             raise KafkaError(
@@ -112,7 +113,7 @@ class SaslSession:
 
 
 class LoginRefused(KafkaError):
-    """A login that failed: the message is for the client, the reason for the log."""
+    """A failed login: the message is for the client, the reason only for our log."""
 
     def __init__(self, message: str, reason: str) -> None:
         super().__init__(ErrorCode.SASL_AUTHENTICATION_FAILED, message)
@@ -124,5 +125,5 @@ def _steady_ms() -> int:
 
 
 def _wall_ms() -> int:
-    """Return the time of the wall clock in milliseconds, by which a token ends."""
+    """Return the wall clock in milliseconds, because a token's end is given in it."""
     return time.time_ns() // _MS

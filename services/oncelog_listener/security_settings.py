@@ -127,7 +127,7 @@ class SecuritySettings(BaseSettings):
 
     @cached_property
     def authorizer_rules(self) -> AuthorizerRules | None:
-        """The rules of the authorizer; None: everybody may do everything."""
+        """The settings of the authorizer; None: there is no authorizer, and everybody may do everything."""
         if self.authorizer == "none":
             return None
         users = frozenset(filter(None, (one.strip() for one in self.super_users.split(";"))))

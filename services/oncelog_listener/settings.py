@@ -178,7 +178,7 @@ class ListenerSettings(SecuritySettings):
 
     @cached_property
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """The listeners by their settings; the first is the one whose address the node registers."""
+        """The listeners that the settings name; the node registers the address of the first one."""
         protocols = parsed_protocols(self.listener_security_protocol_map)
         addresses = parsed_addresses(self.listeners)
         if not addresses:
@@ -190,12 +190,12 @@ class ListenerSettings(SecuritySettings):
 
     @cached_property
     def advertised(self) -> Mapping[str, tuple[str, int]]:
-        """The host and port that clients are told, by listener name."""
+        """The host and port that clients are told in place of the real ones, by listener name."""
         return parsed_addresses(self.advertised_listeners)
 
     @cached_property
     def external_addresses(self) -> Mapping[int, tuple[str, int]]:
-        """The host and port of the external listener, by node id."""
+        """The host and port that clients of the listener EXTERNAL are told, by the node id of the listener."""
         return _external_addresses(self.external_advertised)
 
 

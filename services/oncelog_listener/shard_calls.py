@@ -1,5 +1,5 @@
-"""The calls to the coordinator of a shard. They are repeated when it dies or moves, so that clients see a pause and no
-error.
+"""The calls to the coordinator that owns a shard (a partition of `__transaction_state` or `__consumer_offsets`). They
+are repeated when it dies or moves, so clients see a pause and no error.
 
 `Cluster.ask_leaders` asks partition leaders in the same way. `core.repeating` says which requests may be repeated.
 """
@@ -51,13 +51,13 @@ async def call_shard(
     timeout_ms: int | None = None,
     is_wanted: Callable[[], bool] = lambda: True,
 ) -> AnswerT:
-    """Return what `ask(stub)` of the shard's coordinator returns. Raises one of PEER_FAILURES when nobody answered in
-    time.
+    """Call the coordinator that owns this transactional.id or group id (`name`), and return what `ask(stub)` returns.
 
-    Nothing is begun or repeated for a client that may be gone (`is_wanted`): it asks elsewhere, is answered there and
-    goes on. Then this request would end its next transaction, or fence it.
+    It is repeated while the coordinator dies or moves, if `repeatable` allows it. Raises one of PEER_FAILURES when
+    nobody answered in time.
 
-    `name` is a transactional.id or a group id.
+    Nothing is sent once `is_wanted` says that the client may be gone: another listener may have answered it by then. A
+    late copy would end its next transaction, or fence it.
     """
     timeout_s = (timeout_ms or cluster.settings.request_timeout_ms) / 1000
     retries = RetryPolicy(cluster)

@@ -1,4 +1,4 @@
-"""The enforcement of quotas: clients are answered at once, told for how long they should be silent, and not read
+"""Quotas of clients: a client above its quota is answered at once, told for how long to be silent, and not read
 meanwhile (KIP-219).
 
 Each listener counts for itself, as each broker does in Kafka.
@@ -35,7 +35,7 @@ _STRICT_FROM: Final[Mapping[int, int]] = {CREATE_TOPICS: 6, DELETE_TOPICS: 5, CR
 
 
 class ThrottledSession(Protocol):
-    """The connection of a client that a quota may hold."""
+    """The connection of a client, as far as quotas need it: its principal, and the time for which it is not read."""
 
     throttle_ms: int
 
@@ -44,7 +44,7 @@ class ThrottledSession(Protocol):
 
 
 class ThrottledCall(Protocol):
-    """A request of Kafka's, or one of oncelog's own."""
+    """A request that counts for quotas: one of Kafka's, or a private one of oncelog's."""
 
     @property
     def api_key(self) -> int: ...
@@ -55,7 +55,7 @@ class ThrottledCall(Protocol):
 
 
 class VersionedCall(ThrottledCall, Protocol):
-    """A request of Kafka's."""
+    """A request of Kafka's protocol, with the version that tells if the client expects a strict quota."""
 
     @property
     def version(self) -> int: ...
@@ -68,12 +68,12 @@ class Throttling:
 
     @property
     def is_on(self) -> bool:
-        """True if any quota is set. Otherwise nothing is counted and nothing measured."""
+        """True if any quota is set. Otherwise nothing is counted or measured."""
         return bool(self._metadata.image.security.quotas)
 
     async def held(self, call: ThrottledCall, request_bytes: int, work: Awaitable[T]) -> T:
-        """Await `work` and return its response. The session, and the response if it has the field, get the time to
-        hold the client."""
+        """Await the handler's `work`, and return its response. If the client is above a quota, put the wait into the
+        session, and into the response if it has the field."""
         timed = _Timed(work)
         response = await timed
         quotas, client, now = self._quotas, _client(call), _now()
@@ -103,8 +103,8 @@ class Throttling:
         return self._rates.fetch_bytes_max(self._quotas, _client(call)) if self.is_on else None
 
     def takes_changes(self, call: VersionedCall, count: int) -> bool:
-        """True if the client may create or delete `count` partitions now. Clients of older versions always may, and
-        are held afterwards."""
+        """Count `count` partitions to create or delete. False: the quota refuses them. Clients of older versions are
+        never refused, and are not read for a while afterwards."""
         if not self.is_on:
             return True
         is_strict = call.version >= _STRICT_FROM[call.api_key]
@@ -123,9 +123,10 @@ class Throttling:
 
 
 class _Timed(Generic[T]):
-    """An awaitable that measures how long the event loop worked on it: waits for other roles do not count.
+    """An awaitable that measures for how long the event loop ran the work it awaits: waits for other roles do not
+    count.
 
-    asyncio tells only when a task began and ended, so the steps are driven and timed here. That costs 0.8 µs where the
+    asyncio tells only when a task began and ended, so this drives and times each step. That costs 0.8 µs where the
     answer is there at once, and only while a quota is set.
     """
 
@@ -156,7 +157,7 @@ class _Timed(Generic[T]):
 
 
 def _client(call: ThrottledCall) -> tuple[str, str]:
-    """Return the user and the client id."""
+    """Return the user and the client id, which quotas name."""
     return call.session.principal.partition(":")[2], call.client_id or ""
 
 

@@ -23,7 +23,7 @@ _HANDSHAKE_LEAST_S: Final = 0.001
 
 
 class TlsServer:
-    """A server that accepts on one socket between `start` and `close`."""
+    """Accepts TLS connections on one listening socket, between `start` and `close`."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class TlsServer:
         self._accepting = asyncio.get_running_loop().create_task(self._accept())
 
     def close(self) -> None:
-        """Accept nothing more; handshakes under way are broken off."""
+        """Accept no more connections, and abort the handshakes under way."""
         if self._accepting is not None:
             self._accepting.cancel()
         for task in self._handshakes:
@@ -94,7 +94,8 @@ class TlsServer:
 
 
 async def _said_something(accepted: socket.socket, timeout_s: float) -> bool:
-    """Wait for the first byte, and leave it there. False: the connection ended without one, or none came in time.
+    """Wait until the client has sent its first byte, without reading it. False: the connection ended before, or nothing
+    came in time.
 
     Raises OSError.
     """

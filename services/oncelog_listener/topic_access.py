@@ -25,7 +25,7 @@ _ON_CLUSTER: Final = tuple(one for one in Operation if ON_CLUSTER >> one & 1)
 def refused_topics(
     call: Call, operation: Operation, names: Iterable[str], *, is_logged: bool = True
 ) -> frozenset[str]:
-    """Return the topics on which the client may not perform the operation; each is checked once."""
+    """Return those of the topics on which ACLs forbid the client this operation; each is checked once."""
     if not call.cluster.access.is_checked:
         return frozenset()
     return frozenset(
@@ -38,8 +38,8 @@ def refused_topics(
 async def refused_in_turns(
     call: Call, operation: Operation, names: Iterable[str], *, is_logged: bool = True
 ) -> frozenset[str]:
-    """Return what `refused_topics` returns, in turns, for a request that is not cut into pieces and may name very
-    many topics."""
+    """Do as `refused_topics`, in short turns, so that other tasks run in between. For requests that may name very many
+    topics."""
     if not call.cluster.access.is_checked:
         return frozenset()
     once = list(dict.fromkeys(names))
@@ -55,8 +55,8 @@ async def refused_in_turns(
 def take_refused(
     call: Call, operation: Operation, items: dict[TopicPartition, ItemT]
 ) -> dict[TopicPartition, ApiError]:
-    """Take the partitions out of `items` on whose topics the client may not perform the operation; return their
-    answers."""
+    """Remove from `items` the partitions whose topics the client may not use in this way. Return the error for each of
+    them."""
     refused = refused_topics(call, operation, (topic for topic, _ in items))
     if not refused:
         return {}
@@ -79,7 +79,7 @@ def cluster_refusal(call: Call, operation: Operation) -> ApiError | None:
 
 
 def operations_on_topic(call: Call, name: str) -> int:
-    """Return what the client may do with the topic, as the bits of KIP-430."""
+    """Return the operations that the client may do with the topic, as the bits of KIP-430."""
     return sum(
         1 << operation
         for operation in _ON_TOPIC
@@ -88,8 +88,8 @@ def operations_on_topic(call: Call, name: str) -> int:
 
 
 def operations_on_cluster(call: Call) -> int:
-    """Return what the client may do with the cluster, as the bits of KIP-430; 0 if it may not describe the cluster,
-    as in Kafka."""
+    """Return the operations that the client may do with the cluster, as the bits of KIP-430; 0 if it may not describe
+    the cluster, as in Kafka."""
     if not call.may_cluster(Operation.DESCRIBE):
         return 0
     return sum(

@@ -1,7 +1,7 @@
 """The creation of topics for clients, with a wait until this node knows of them.
 
-An answer that says "created" before the image has the topic sends the client into a round of UNKNOWN_TOPIC errors and
-back-offs; a short wait here is cheaper for everybody.
+An answer that says "created" before this node's metadata has the topic sends the client into a round of UNKNOWN_TOPIC
+errors and back-offs; a short wait here is cheaper for everybody.
 """
 
 import asyncio
@@ -23,9 +23,10 @@ _CREATED_AT_ONCE_MAX: Final = 100
 
 
 async def create_missing(cluster: Cluster, names: Sequence[str]) -> None:
-    """Create those of the topics that do not exist, if settings allow it, and wait for the image a moment.
+    """Create those of the topics that do not exist, if settings allow it, and wait a moment until this node's metadata
+    has them.
 
-    Returns nothing: what the image then holds is the answer.
+    It returns nothing: the caller looks into the metadata.
     """
     if not cluster.settings.auto_create_topics:
         return
@@ -72,7 +73,7 @@ async def create_missing(cluster: Cluster, names: Sequence[str]) -> None:
 
 
 async def wait_for_topics(cluster: Cluster, names: set[str]) -> None:
-    """Return when the image has all these topics with their leaders, or when `image_wait_ms` are over."""
+    """Wait until this node's metadata has all these topics with their leaders, for at most `image_wait_ms`."""
     try:
         async with asyncio.timeout(cluster.settings.image_wait_ms / 1000):
             while not all(_is_ready(cluster, name) for name in names):

@@ -1,7 +1,7 @@
 """Topics by name or by id, as the version of a request has it (KIP-516).
 
-A name is given again when its topic is deleted; an id never is. So a request that goes to a leader says which topic
-was meant, also where its client gave a name: the leader's node may know of a deletion before this one, or after it.
+A deleted topic's name may be given to a new topic; an id never is. So a request to a leader always carries the id, also
+where the client gave a name. The leader's node may know of a deletion earlier or later than this one.
 """
 
 from typing import Protocol
@@ -11,7 +11,7 @@ from oncelog.rpc.metadata import MetadataImage
 
 
 class NamedTopic(Protocol):
-    """A topic in a request. In newer versions it has a `topic_id` instead."""
+    """A topic in a request, by its name. In newer versions it has a `topic_id` instead."""
 
     @property
     def name(self) -> str: ...
@@ -26,13 +26,15 @@ def topic_name(image: MetadataImage, topic: NamedTopic) -> str | None:
 
 
 def name_of(image: MetadataImage, topic_id: UUID | None) -> str | None:
-    """Return the name of the topic with this id; None: there is none. kio reads the id that is all zeros as None."""
+    """Return the name of the topic with this id; None: there is none. An id of zeros means "no id"; the message library
+    reads it as None."""
     found = None if topic_id is None else image.topics_by_id.get(topic_id.bytes)
     return None if found is None else found.name
 
 
 def topic_id_of(topic: NamedTopic) -> UUID | None:
-    """Return the id by which the request names the topic, and so its answer; None: both name it by name."""
+    """Return the id by which the request names the topic; None: it names it by its name. The answer must use the
+    same."""
     topic_id: UUID | None = topic.topic_id if hasattr(topic, "topic_id") else None
     return topic_id
 

@@ -1,6 +1,7 @@
-"""The spans of client requests that may belong to a transaction, and of Spark's calls about an attempt (ADR 0028).
+"""The spans (OpenTelemetry) of client requests that may belong to a transaction, and of Spark's private calls (ADR
+0028).
 
-The answers of the calls that a request makes say which transaction or attempt it belongs to.
+The answers of the calls that a request makes say which transaction, or which try of a Spark batch, it belongs to.
 """
 
 from collections.abc import Mapping
@@ -36,7 +37,7 @@ _ENDS: Final = frozenset({"CommitBatch", "AbortAttempt"})
 
 
 class OfSink(Protocol):
-    """A private call of Spark."""
+    """A private call of Spark about its sink, the target of a stream."""
 
     @property
     def sink(self) -> str: ...
@@ -48,7 +49,8 @@ class _SinkAnswer(Protocol):
 
 
 def request_span(call: AnyCall) -> spans.Span | spans.Nothing:
-    """Return the span of the request as a context manager around its handler, or one that records nothing."""
+    """Return the span of the request, as a context manager around its handler; without tracing, one that records
+    nothing."""
     if spans.recorder is None or call.api_key not in _TRACED:
         return spans.NOTHING
     name, field = _TRACED[call.api_key]
@@ -80,7 +82,7 @@ def _details(
 def sink_span(
     method: str, request: OfSink, session: Session, client_id: str | None, node_id: int
 ) -> spans.Span | spans.Nothing:
-    """Return the span of a private call of Spark, as `request_span` does for Kafka's requests."""
+    """Return the span of a private call of Spark, as a context manager; without tracing, one that records nothing."""
     if spans.recorder is None or method not in _OF_AN_ATTEMPT:
         return spans.NOTHING
     attributes = _client(session, client_id, node_id)
@@ -89,8 +91,8 @@ def sink_span(
 
 
 def sink_answered(method: str, span: spans.Span | spans.Nothing, answer: _SinkAnswer) -> None:
-    """Record the result of a private call, before its span ends. At an attempt's end this decides whether the trace
-    is kept."""
+    """Record a private call's result in its span, before that ends. At the end of a Spark batch's try this decides
+    whether its trace is kept."""
     recorder = spans.recorder
     if not isinstance(span, spans.Span) or recorder is None:
         return
@@ -113,8 +115,8 @@ def _client(session: Session, client_id: str | None, node_id: int) -> spans.Attr
 
 
 def answered(call: Call, span: spans.Span | spans.Nothing, response: object) -> None:
-    """Record the result of a request, before its span ends. Nothing follows an EndTxn, so it decides whether the
-    trace is kept."""
+    """Record a request's result in its span, before that ends. EndTxn is a transaction's last request, so it also
+    decides whether the trace is kept."""
     recorder = spans.recorder
     if not isinstance(span, spans.Span) or recorder is None:
         return

@@ -1,4 +1,4 @@
-"""The function that builds the listener."""
+"""The function that builds the listener role from its settings and its node."""
 
 from oncelog.rpc.directory import Directory
 from oncelog.rpc.metadata import MetadataFollower

@@ -1,6 +1,7 @@
-"""The operations that a client may do with a resource (KIP-430). They are all that Kafka knows for a resource.
+"""The operations that exist for each kind of resource, for clients that ask what they may do with it (KIP-430).
 
-The answer is a set of bits, one for each of Kafka's operations by its number. A client that did not ask is told so.
+The answer to them is a set of bits, one for each of Kafka's operations by its number. A client that did not ask gets
+the value for "not asked".
 """
 
 from typing import Final

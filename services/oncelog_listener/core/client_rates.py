@@ -1,5 +1,5 @@
-"""The quota of a client, the entity that shares it, and the time for which the client is held (KIP-13, KIP-124,
-KIP-599, KIP-612)."""
+"""The quotas of clients: which quota holds for a client, what it has used, and how long its connection is not read
+(KIP-13, KIP-124, KIP-599, KIP-612)."""
 
 from typing import Final
 
@@ -27,8 +27,8 @@ _BOUNDED: Final = frozenset({REQUEST_PERCENTAGE, CONNECTION_CREATION_RATE})
 
 
 class ClientRates:
-    """The rates of clients in the last seconds, by the entity that shares a quota. A changed quota holds at once:
-    what was counted stays."""
+    """What clients have used in the last seconds, by the user, client id or address that shares a quota. A changed
+    quota holds at once: what was counted before still counts."""
 
     def __init__(self) -> None:
         self._rates: dict[tuple[Entity, QuotaKey], Rate] = {}
@@ -39,7 +39,8 @@ class ClientRates:
     def wait_ms(
         self, quotas: Quotas, client: tuple[str, str], key: QuotaKey, value: float, now: Millis
     ) -> int:
-        """Count the value for this user and client id, and return how long to hold the client in milliseconds.
+        """Add the value (bytes, or percent of time) to this client's rate. Return for how many milliseconds its
+        connection must not be read.
 
         0: no quota holds, or it is not exceeded.
         """
@@ -52,8 +53,8 @@ class ClientRates:
         return _bounded(key, rate.wait_ms(quota, now))
 
     def connection_wait_ms(self, quotas: Quotas, address: str, now: Millis) -> int:
-        """Count a new connection, and return how long to hold it in milliseconds; 0: it is within the quota. One
-        above it is not counted."""
+        """Count a new connection of this address, and return for how many milliseconds it must wait; 0: it is within
+        the quota. A connection above the quota is not counted."""
         quota = ip_quota(quotas, address)
         if quota is None:
             return 0
@@ -67,8 +68,8 @@ class ClientRates:
     def takes_changes(
         self, quotas: Quotas, client: tuple[str, str], count: int, now: Millis, *, is_strict: bool
     ) -> bool:
-        """Count `count` created or deleted partitions. False: nothing is counted, because an earlier change is on
-        credit and the quota is strict."""
+        """Count `count` created or deleted partitions against the client's quota. False: an earlier change exceeded the
+        quota, which is strict, so nothing is counted and the request is refused."""
         found = self._quota(quotas, client, CONTROLLER_MUTATION_RATE)
         if found is None:
             return True
@@ -89,7 +90,7 @@ class ClientRates:
         return 0 if found is None or bucket is None else bucket.wait_ms(found[1], now)
 
     def fetch_bytes_max(self, quotas: Quotas, client: tuple[str, str]) -> int | None:
-        """Return the bytes that a Fetch may take without exceeding its quota by itself; None: no quota holds."""
+        """Return the most bytes that one Fetch may take without exceeding the quota alone; None: no quota holds."""
         found = self._quota(quotas, client, CONSUMER_BYTE_RATE)
         return None if found is None else int(found[1] * FULL_WINDOWS * WINDOW_MS / 1000)
 

@@ -1,6 +1,6 @@
-"""The rows of DescribeConfigs for topics, brokers and groups, and the changes that an alteration means.
+"""The rows of DescribeConfigs for topics, brokers and groups, and what an AlterConfigs request sets and removes.
 
-A value comes from the first place that has one. Kafka tells all places that have one as synonyms, in this order:
+A value comes from the first place that sets it. Kafka returns all places that set it as "synonyms", in this order:
 
 ```
 topic:   topic > this node > all brokers > default          group: group > coordinators' setting > default
@@ -67,7 +67,8 @@ class ConfigEntry:
 
 
 class BrokerValues(NamedTuple):
-    """The known configs of one node."""
+    """The configs that are set for one node: on the node itself, for all brokers, and by the settings of its
+    process."""
 
     of_node: Mapping[str, str]
     of_all: Mapping[str, str]
@@ -81,7 +82,8 @@ def topic_entries(
     of_all_brokers: Mapping[str, str] | None = None,
     of_node: Mapping[str, str] | None = None,
 ) -> tuple[ConfigEntry, ...]:
-    """Return all configs of a topic, or those that `names` lists; names that do not exist are left out, as in Kafka.
+    """Return the rows of DescribeConfigs for a topic: all its configs, or those that `names` lists. Names that do not
+    exist are left out, as in Kafka.
 
     `of_all_brokers` has the defaults that are set for all brokers, `of_node` those for one, under the topics' names.
     """
@@ -111,7 +113,7 @@ def _topic_entry(
 
 
 def broker_entries(values: BrokerValues, names: Iterable[str] | None) -> tuple[ConfigEntry, ...]:
-    """Return the configs of one node, or those that `names` lists."""
+    """Return the rows of DescribeConfigs for one node: all its configs, or those that `names` lists."""
     return tuple(
         _broker_entry(key, values)
         for key in _wanted({name: row.key for name, row in BROKER_CONFIGS.items()}, names)
@@ -134,7 +136,8 @@ def _broker_entry(key: ConfigKey, values: BrokerValues) -> ConfigEntry:
 def entries_of_all_brokers(
     of_all: Mapping[str, str], names: Iterable[str] | None
 ) -> tuple[ConfigEntry, ...]:
-    """Return the configs that are set for all brokers, without defaults behind them, as in Kafka."""
+    """Return the configs that are set for all brokers (DescribeConfigs with an empty name), and no defaults, as in
+    Kafka."""
     keys = {name: BROKER_CONFIGS[name].key for name in of_all if name in BROKER_CONFIGS}
     return tuple(
         _entry(key, [(key.name, of_all[key.name], ConfigSource.DYNAMIC_DEFAULT_BROKER)])
@@ -177,7 +180,7 @@ def _entry(key: ConfigKey, found: list[Synonym], *, is_read_only: bool = False) 
 
 
 def table_for(resource_type: ResourceType) -> tuple[str, Mapping[str, ConfigKey]]:
-    """Return the word for a resource of this type, and its config keys by name."""
+    """Return how messages call a resource of this type (such as "topic"), and its config keys by name."""
     match resource_type:
         case ResourceType.TOPIC:
             return "topic", TOPIC_CONFIGS
@@ -192,7 +195,8 @@ def altered(
     operations: Iterable[tuple[str, int, str | None]],
     resource_type: ResourceType = ResourceType.TOPIC,
 ) -> tuple[dict[str, str], list[str]]:
-    """Return (what to set, what to remove) for these (name, operation, value) on a resource with these overrides.
+    """Return (configs to set, names to remove) for the (name, operation, value) of an IncrementalAlterConfigs.
+    `overrides` are the resource's configs now.
 
     Raises KafkaError. INVALID_REQUEST: a name was given twice, or an operation does not exist. INVALID_CONFIG: the
     config does not take this name, value or operation.

@@ -11,7 +11,7 @@ _NAME: Final = re.compile(r"[A-Z][A-Z0-9_]{0,62}")
 
 
 class SecurityProtocol(Enum):
-    """The protection of a listener's connections, by the names that Kafka gives them."""
+    """The protection of a listener's connections (TLS, SASL), by Kafka's names such as `SASL_SSL`."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
@@ -37,7 +37,8 @@ class Endpoint(NamedTuple):
 
 
 def parsed_addresses(text: str) -> dict[str, tuple[str, int]]:
-    """Return host and port by name of `NAME://HOST:PORT,…`. Raises ValueError that names the part."""
+    """Read a setting `NAME://HOST:PORT,…`, and return listener name → host and port. Raises ValueError that names the
+    wrong part."""
     found: dict[str, tuple[str, int]] = {}
     for part in filter(None, (one.strip() for one in text.split(","))):
         name, mark, address = part.partition("://")
@@ -53,7 +54,8 @@ def parsed_addresses(text: str) -> dict[str, tuple[str, int]]:
 
 
 def parsed_protocols(text: str) -> dict[str, SecurityProtocol]:
-    """Return the protocols by listener name of `NAME:PROTOCOL,…`. Raises ValueError that names the part."""
+    """Read a setting `NAME:PROTOCOL,…`, and return listener name → protocol. Raises ValueError that names the wrong
+    part."""
     found: dict[str, SecurityProtocol] = {}
     for part in filter(None, (one.strip() for one in text.split(","))):
         name, _, protocol = part.partition(":")
@@ -70,9 +72,10 @@ def parsed_protocols(text: str) -> dict[str, SecurityProtocol]:
 def endpoints_of(
     addresses: Mapping[str, tuple[str, int]], protocols: Mapping[str, SecurityProtocol]
 ) -> tuple[Endpoint, ...]:
-    """Return the listeners in the order of their settings. Raises ValueError for a name without a protocol.
+    """Return the listeners with address and protocol, in the order of their setting. Raises ValueError for a name
+    without a protocol.
 
-    A name that is a protocol's needs no entry in the map.
+    A listener whose name is a protocol, such as SSL, needs no entry in `protocols`.
     """
     found = []
     for name, (host, port) in addresses.items():
@@ -95,7 +98,7 @@ def endpoints_of(
 
 
 def printed(addresses: Mapping[str, tuple[str, int]]) -> str:
-    """Return the addresses as text that `parsed_addresses` reads."""
+    """Return the addresses as the text of a setting, which `parsed_addresses` reads."""
     return ",".join(f"{name}://{_joined(*address)}" for name, address in addresses.items())
 
 

@@ -17,9 +17,9 @@ class FeatureUpdate(NamedTuple):
 
 
 def wanted_levels(known: Mapping[str, int], updates: list[FeatureUpdate]) -> dict[str, int]:
-    """Return the levels to finalize. Raises KafkaError(INVALID_UPDATE_VERSION or INVALID_REQUEST).
+    """Return the level that each feature should be finalized at, after an UpdateFeatures request.
 
-    The controller decides which levels exist.
+    Raises KafkaError(INVALID_UPDATE_VERSION or INVALID_REQUEST). The controller decides which levels exist.
     """
     wanted: dict[str, int] = {}
     for update in updates:

@@ -6,8 +6,8 @@
 ```
 
 A session belongs to the connection that opened it, and a connection has one (ADR 0042). A client whose session is gone
-is told FETCH_SESSION_ID_NOT_FOUND, and names everything again. What is kept of all clients is bounded by sessions and
-by partitions.
+is told FETCH_SESSION_ID_NOT_FOUND, and names everything again. The sessions of all clients are bounded in number and in
+partitions.
 """
 
 from collections.abc import Callable, Hashable
@@ -29,7 +29,7 @@ Key = tuple[Hashable, int]
 
 
 class WantedPartition:
-    """A partition as a client wants to read it, and what the client was last told of it."""
+    """One partition in a client's fetch: the offset and size it asked for, and the offsets that it was last told."""
 
     __slots__ = (
         "fetch_offset",
@@ -58,7 +58,8 @@ class WantedPartition:
     def is_news(
         self, error_code: int, high_watermark: int, log_start_offset: int, *, has_records: bool
     ) -> bool:
-        """True if the client does not know this yet. From then on it is taken to know it."""
+        """True if the answer holds records, an error or offsets that the client was not told before. The call stores
+        them as told."""
         is_known = (high_watermark, log_start_offset) == (
             self.high_watermark,
             self.log_start_offset,
@@ -96,7 +97,7 @@ class FetchSession:
 
 
 class FetchSessions:
-    """The fetch sessions of all connections."""
+    """The fetch sessions of all connections, bounded by number and by partitions."""
 
     def __init__(
         self,
@@ -124,7 +125,8 @@ class FetchSessions:
         *,
         uses_topic_ids: bool,
     ) -> FetchSession | ErrorCode:
-        """Return the session that a request goes on with, or the error. The next request must have the next epoch."""
+        """Return the connection's session for this id, and advance its epoch; an error code if id or epoch do not
+        fit."""
         session = self._by_connection.get(connection)
         if session is None or session.id != session_id:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -138,8 +140,8 @@ class FetchSessions:
         return session
 
     def is_kept(self, connection: int, session: FetchSession, now_ms: float) -> bool:
-        """Count the session's partitions again after a change; True if it stays. A session without any, or without
-        room, is closed."""
+        """Count the session's partitions again after the request changed them. False: the session has none, or there is
+        no room, and it is closed."""
         if self._by_connection.get(connection) is not session:
             return False
         self.close(connection)
@@ -182,8 +184,8 @@ class FetchSessions:
         return True
 
     def _evictable(self, partition_count: int, now_ms: float) -> int | None:
-        """Return the connection whose session makes room for one of `partition_count` partitions; None: no session
-        does.
+        """Return the connection whose session may be closed to make room for one of `partition_count` partitions; None:
+        no session may.
 
         A session that is no longer used goes first, then a smaller one that is not new. So the sessions that save most
         stay.

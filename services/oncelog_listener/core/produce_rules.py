@@ -27,7 +27,8 @@ class Refusal(NamedTuple):
 def refused_request(
     acks: int, transactional_id: str | None, batches: Iterable[bytes | None]
 ) -> Refusal | None:
-    """Return why no partition of the request may be written; None: the request is good."""
+    """Return why the whole Produce request is refused, such as wrong acks or batches of two producers; None: it is
+    good."""
     if acks not in VALID_ACKS:
         return Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks} is none of -1, 0 and 1")
     producer_id = None
@@ -50,15 +51,15 @@ def refused_request(
 
 
 def transaction_of(transactional_id: str | None, batches: Iterable[bytes | None]) -> str | None:
-    """Return the transaction that some batch belongs to. The name alone does not matter to other batches, as in
-    Kafka."""
+    """Return the request's transactional.id if one of its batches is transactional; otherwise None, as the id does not
+    matter then, as in Kafka."""
     if transactional_id is None or not any(is_transactional(records) for records in batches):
         return None
     return transactional_id
 
 
 def refused_records(version: int, records: bytes | None) -> Refusal | None:
-    """Return why these records of one partition may not be written; None: they are good."""
+    """Return why this partition's record batch is refused, such as a control batch from a client; None: it is good."""
     if not records:
         return Refusal(ErrorCode.INVALID_RECORD, "no record batch")
     if not _is_readable(records):
@@ -75,7 +76,7 @@ def refused_records(version: int, records: bytes | None) -> Refusal | None:
 
 
 def has_producer_id(records: bytes | None) -> bool:
-    """True if the batch has a sequence, by which its leader recognises a repetition."""
+    """True if the batch has a producer id, so its leader recognises a repetition by its sequence."""
     return _is_readable(records) and _PRODUCER_ID.unpack_from(records, _PRODUCER_ID_AT)[0] >= 0
 
 

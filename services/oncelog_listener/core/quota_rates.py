@@ -1,4 +1,4 @@
-"""Rates as Kafka's brokers measure them for quotas, and the time for which a client above its quota is held.
+"""Rates as Kafka's brokers measure them for quotas, and the time for which a client above its quota must wait.
 
 Values are summed in windows of a second. The rate is the sum of the last eleven windows over the time that they cover,
 of which at least ten seconds are assumed: so a client that was silent may burst ten seconds' worth.
@@ -24,7 +24,7 @@ class _Window:
 
 
 class Rate:
-    """The rate of one entity. `now` never goes back from call to call."""
+    """The rate of one entity with a quota, over the last windows. `now` must never go back from call to call."""
 
     def __init__(self) -> None:
         # One more than is counted: a window that is partly too old still counts while its last value does not.
@@ -38,7 +38,7 @@ class Rate:
         window.last = now
 
     def is_silent(self, now: Millis) -> bool:
-        """True if no value is recent enough to count."""
+        """True if no value is recent enough to count, so the object can be dropped."""
         self._forget(now)
         return not self._windows
 
@@ -47,7 +47,7 @@ class Rate:
         return sum(one.total for one in self._windows) * 1000 / self._span_ms(now)
 
     def wait_ms(self, quota: float, now: Millis) -> int:
-        """Return the time in milliseconds until the rate falls to the quota without a further value; 0: it is not
+        """Return for how many milliseconds nothing may be added until the rate is down at the quota; 0: it is not
         above."""
         rate = self.per_second(now)
         if rate <= quota:
@@ -65,9 +65,10 @@ class Rate:
 
 
 class TokenBucket:
-    """A bucket of tokens for changes that come in bursts (KIP-599). The tokens of a second stay for eleven seconds.
+    """The token bucket of one entity for topic changes, which come in bursts (KIP-599). It holds the tokens of eleven
+    seconds.
 
-    A change that has begun is done whole, if need be on credit.
+    A change that has begun is done whole: the number of tokens may fall below 0.
     """
 
     def __init__(self) -> None:
@@ -78,7 +79,7 @@ class TokenBucket:
         self._tokens = self._filled(quota, now) - count
 
     def wait_ms(self, quota: float, now: Millis) -> int:
-        """Return the time in milliseconds until the credit is paid; 0: there is none."""
+        """Return for how many milliseconds the number of tokens stays below 0; 0: it is not below."""
         self._tokens = self._filled(quota, now)
         return max(0, round(-self._tokens / quota * 1000))
 

@@ -1,8 +1,8 @@
-"""The requests that a listener repeats when the node it asked is gone, or no longer owns the partition or shard (ADR
-0017).
+"""The requests that a listener repeats when the node it asked is gone, or no longer owns the partition, transaction or
+group (ADR 0017).
 
-A repetition is safe when doing the request twice comes to the same as doing it once, or when it surely was not done.
-For a client that is gone nothing is repeated: it asks elsewhere and goes on from there.
+A repetition is safe when doing the request twice has the effect of doing it once, or when the first copy surely was not
+done. For a client that has closed its connection nothing is repeated: it sends its request to another listener.
 
 | request | done twice | why |
 | --- | --- | --- |
@@ -56,7 +56,8 @@ PERHAPS_DONE: Final = frozenset(
 
 
 def is_repeated(repeatable: Repeatable, error_code: int, was_sent: bool = True) -> bool:
-    """True if the request is repeated after this error. `was_sent`: it may have reached its owner."""
+    """True if the listener sends the request again after this error. `was_sent`: the first copy may have reached its
+    node."""
     if error_code in NOT_DONE:
         return True
     if error_code not in PERHAPS_DONE:

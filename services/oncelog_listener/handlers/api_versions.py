@@ -75,10 +75,10 @@ def _is_valid(call: ApiVersionsCall) -> bool:
 
 
 def _is_astray(call: ApiVersionsCall) -> bool:
-    """True if the client meant another cluster, or a node that is alive at another address.
+    """True if the client meant to reach another cluster, or another node that is alive at another address.
 
-    Kafka refuses each other node id. Here a listener that starts again has a new one, its clients know the old one,
-    and any listener serves them. Several listeners may also share an address, such as a load balancer's.
+    Kafka refuses each other node id. Here a listener that starts again has a new one, its clients know the old one, and
+    any listener serves them. Several listeners may also share an address, such as a load balancer's.
     """
     request, cluster = call.request, call.cluster
     known = cluster.image.cluster_id

@@ -1,7 +1,7 @@
 """DescribeConfigs, IncrementalAlterConfigs, AlterConfigs and ListConfigResources: topics, brokers, groups.
 
-Clients see listeners as brokers. Settings of storage nodes and coordinators are told by every listener: nodes publish
-them when they register. A node that is no listener can be named too, which Kafka's own clients never do.
+Clients see listeners as brokers. Every listener also returns the settings of storage nodes and coordinators: those
+nodes publish them when they register. A node that is no listener can be named too, which Kafka's own clients never do.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _RowT_co = TypeVar("_RowT_co", covariant=True)
 
 
 class _Changes(Protocol[_ResourceT_co]):
-    """AlterConfigs or IncrementalAlterConfigs."""
+    """An AlterConfigs or IncrementalAlterConfigs request: the resources to change, and whether to validate only."""
 
     @property
     def resources(self) -> tuple[_ResourceT_co, ...]: ...
@@ -63,7 +63,7 @@ class _Changes(Protocol[_ResourceT_co]):
 
 
 class _RowType(Protocol[_RowT_co]):
-    """The constructor of a resource's row in the answer."""
+    """The constructor of the row that answers one resource in AlterConfigs or IncrementalAlterConfigs."""
 
     def __call__(
         self, *, error_code: int, error_message: str | None, resource_type: int, resource_name: str
@@ -125,10 +125,10 @@ async def describe_configs(call: DescribeConfigsCall) -> kafka.DescribeConfigsRe
 
 
 async def _wanted(call: DescribeConfigsCall) -> dict[tuple[int, str], frozenset[str] | None]:
-    """Return the configs that are wanted of each (type, name); None: all.
+    """Return which config names the request asks for, by (type, name) of the resource; None: all names.
 
-    A resource that is named many times is answered once. Otherwise the answer would be a thousand times larger than
-    the request.
+    A resource that is named many times is answered once. Otherwise the answer would be a thousand times larger than the
+    request.
     """
     wanted: dict[tuple[int, str], frozenset[str] | None] = {}
     for resource in call.request.resources:
@@ -175,14 +175,14 @@ def _entries(
 
 
 def _node_named(image: MetadataImage, name: str) -> pb.Node | None:
-    """Return the node with this id as text; None: there is none. "01" and digits of other scripts name no node, as
-    in AlterConfigs."""
+    """Return the node whose id is this text; None: there is none. "01" and digits of other scripts name no node, as in
+    AlterConfigs."""
     return next((one for node_id, one in image.nodes.items() if str(node_id) == name), None)
 
 
 def _refusal(call: Call, resource_type: int, name: str, operation: Operation) -> ApiError | None:
-    """Return the refusal if the client may not perform the operation; None: it may. The resource's type decides
-    which ACLs count."""
+    """Return the error if ACLs forbid the operation on this resource; None: it is allowed. Topics, groups and the
+    cluster have ACLs of their own."""
     match resource_type:
         case ResourceType.TOPIC:
             return None if call.may(operation, acl.ResourceType.TOPIC, name) else TOPIC_REFUSED
@@ -233,8 +233,8 @@ async def incremental_alter_configs(
 
 
 async def alter_configs(call: AlterConfigsCall) -> kafka.AlterConfigsResponse:
-    """Answer AlterConfigs. A config that is not named goes back to its default. Kafka deprecated it for that; older
-    clients send it."""
+    """Answer AlterConfigs: it sets all configs of a resource, so one that is not named goes back to its default. Kafka
+    deprecated it for that; older clients send it."""
     types = call.types
     rows = await _altered(call, call.request, _whole, types.AlterConfigsResourceResponse)
     return types.AlterConfigsResponse(responses=rows)
@@ -265,7 +265,8 @@ async def _altered(
     change: _Change[_ResourceT],
     row_of: _RowType[_RowT_co],
 ) -> tuple[_RowT_co, ...]:
-    """Change each resource and return its row. A resource that is named twice is refused once, as in Kafka."""
+    """Change the configs of each resource at the controller, and return each resource's row. A resource that is named
+    twice is refused once, as in Kafka."""
     resources: dict[tuple[int, str], list[_ResourceT]] = {}
     for one in request.resources:
         resources.setdefault((one.resource_type, one.resource_name), []).append(one)
@@ -335,8 +336,8 @@ def _overrides(
 
 
 async def list_config_resources(call: ListConfigResourcesCall) -> kafka.ListConfigResourcesResponse:
-    """Answer which resources DescribeConfigs knows (KIP-1142). Version 0 asks for client metrics, which oncelog does
-    not have."""
+    """Answer ListConfigResources: the resources that have configs (KIP-1142). Version 0 asks for client metrics, which
+    oncelog does not have."""
     types, image = call.types, call.cluster.image
     if not call.may_cluster(Operation.DESCRIBE_CONFIGS):
         return types.ListConfigResourcesResponse(

@@ -114,7 +114,7 @@ async def consumer_group_heartbeat(
 
 
 def _member_id(call: ConsumerGroupHeartbeatCall) -> str:
-    """Return the member's id. Before version 1 the one that joins is given it here."""
+    """Return the member's id. Before version 1 of the request the listener makes one for a member that joins."""
     request = call.request
     is_given = call.version < _MEMBER_CHOOSES_ID_FROM and request.member_epoch == _JOINS
     return str(uuid.uuid4()) if is_given and not request.member_id else request.member_id
@@ -125,8 +125,8 @@ def _may_see(call: Call, topic: str, *, is_logged: bool = True) -> bool:
 
 
 def _may_see_id(call: Call, topic_id: bytes) -> bool:
-    """True if the client may see the topic. The coordinator finds topics by regular expressions and does not know
-    the ACLs."""
+    """True if the client may describe the topic. It is checked here, because the coordinator matches regular
+    expressions with topics and does not know the ACLs."""
     topic = call.cluster.image.topics_by_id.get(topic_id)
     return topic is None or _may_see(call, topic.name, is_logged=False)
 
@@ -219,7 +219,7 @@ def _member(
 def _assignment(
     call: ConsumerGroupDescribeCall, topics: Iterable[pb.TopicIdPartitions]
 ) -> kafka.ConsumerGroupDescribeResponseTypes.Assignment:
-    """Return the assignment. A topic that is gone has no name and is left out: nobody reads it any more."""
+    """Return a member's assignment for the response. A topic that was deleted has no name, and is left out."""
     known = call.cluster.image.topics_by_id
     types = call.types
     return types.Assignment(

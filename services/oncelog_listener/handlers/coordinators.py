@@ -1,10 +1,10 @@
 """FindCoordinator and DescribeCluster. The coordinator in the answer is the listener that is asked (facts 3; ADR
 0017). Only a listener that is stopping names another one.
 
-The answer does not say that a shard has no coordinator at this moment. The requests that follow wait for one
-(`shard_calls.py`), each client repeats them, and they hold up no fetch: they come over a connection of their own.
-librdkafka does not always repeat FindCoordinator: refused three times within half a second,
-`send_offsets_to_transaction` waits in spite of its timeout until a connection breaks.
+The answer does not say that a shard (a partition of the coordinators' topics) has no coordinator at this moment. The
+requests that follow wait for one (`shard_calls.py`), each client repeats them, and they hold up no fetch: they come
+over a connection of their own. librdkafka does not always repeat FindCoordinator: refused three times within half a
+second, `send_offsets_to_transaction` waits in spite of its timeout until a connection breaks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Fetch: one long poll over all the leaders whose partitions a client wants (facts 3).
 
 What a client wants stands in its request, or in its fetch session (KIP-227, `core/fetch_sessions.py`) with the changes
-that the request names. With a session it is answered only what it does not know, and leaders answer only that.
+that the request names. With a session the response holds only partitions with something new, and leaders answer only
+those.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ _OTHER_TOPIC: Final = ApiError(
 
 
 class _Made(NamedTuple):
-    """The request to a leader for one partition, kept for a later fetch of the same. It is valid under one metadata
-    image."""
+    """The request to a leader for one partition, kept for later fetches of it. It is used again only while the metadata
+    is the same."""
 
     image: MetadataImage
     leader: int
@@ -72,7 +73,7 @@ class _Made(NamedTuple):
 
 @dataclass(slots=True)
 class _Share:
-    """The part of a fetch that one leader is asked for."""
+    """The partitions of one Fetch that go to one leader: the requests, and the key of each in the client's request."""
 
     request: list[pb.FetchPartition] = field(default_factory=list)
     keys: dict[TopicPartition, Key] = field(default_factory=dict)
@@ -99,7 +100,8 @@ async def fetch(call: FetchCall) -> kafka.FetchResponse:
 
 
 async def _reading(call: FetchCall) -> Reading | ErrorCode:
-    """Return what the client wants to read. An error code: it has no session that the request could go on with."""
+    """Return the partitions that the client wants to read, from its request and its fetch session. An error code: the
+    session that the request names does not exist, or has another epoch."""
     request, sessions, connection = call.request, call.cluster.fetch_sessions, call.session
     if call.version < _SESSION_FROM:
         return Reading(await _wanted(call, {}), None, is_kept=False)
@@ -128,8 +130,8 @@ async def _reading(call: FetchCall) -> Reading | ErrorCode:
 async def _wanted(
     call: FetchCall, partitions: dict[Key, WantedPartition]
 ) -> dict[Key, WantedPartition]:
-    """Return `partitions` with what the request says of them. Of a partition that it names twice the last counts, as
-    in Kafka."""
+    """Put the partitions that the request names into `partitions`, and return them. If it names a partition twice, the
+    last counts, as in Kafka."""
     image = call.cluster.image
     has_ids, has_epoch = call.version >= TOPIC_IDS_FROM, call.version >= _LEADER_EPOCH_FROM
     for topic in call.request.topics:
@@ -168,7 +170,8 @@ def _now_ms() -> float:
 
 
 async def _answers(call: FetchCall, reading: Reading, room: int) -> Answers:
-    """Return the answers, of at most `room` bytes in total, or with what there is at the end of the wait."""
+    """Fetch from all leaders until there is enough or the client's wait is over. Return their answers, of at most
+    `room` bytes in total."""
     request = call.request
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _wait_ms(request) / 1000
@@ -192,10 +195,10 @@ async def _answers(call: FetchCall, reading: Reading, room: int) -> Answers:
 
 
 def _waits_for_leaders(answers: Answers) -> bool:
-    """True if there is nothing to answer but that leaders are being replaced.
+    """True if no partition has records, and some have errors that only a new leader ends.
 
-    A client that is told so sleeps, and asks for metadata first. It gave us time to wait for data, which is better
-    spent on waiting for a leader.
+    The listener then waits within the client's `max_wait`. A client that reads such an error would sleep, and ask for
+    metadata first.
     """
     is_waiting = False
     for answer in answers.values():
@@ -213,7 +216,8 @@ def _wait_ms(request: kafka.FetchRequest) -> int:
 
 
 def _wanted_bytes(call: FetchCall) -> int:
-    """Return the most bytes that the response may have. A client may have no room for more than it asked for.
+    """Return the most bytes that the response may have: the client's `max_bytes`, bounded by our settings and its
+    quota.
 
     At an answer that is too large librdkafka closes the connection and asks for the same again, for ever.
     """
@@ -237,7 +241,8 @@ async def _refused_topics(call: FetchCall, names: Iterable[str]) -> frozenset[st
 
 
 async def _by_leader(call: FetchCall, reading: Reading) -> tuple[dict[int, _Share], Answers]:
-    """Return what each leader is asked for, and the answers for partitions without a leader to ask."""
+    """Group the partitions by the leader to ask. Return each leader's share, and an error for each partition that has
+    no leader to ask."""
     image = call.cluster.image
     by_leader: dict[int, _Share] = {}
     answers: Answers = {}
@@ -269,7 +274,8 @@ async def _by_leader(call: FetchCall, reading: Reading) -> tuple[dict[int, _Shar
 def _made(
     call: FetchCall, image: MetadataImage, wanted: WantedPartition, refused: frozenset[str]
 ) -> _Made | ApiError:
-    """Return the request for the partition and its leader, or the answer that needs no leader."""
+    """Return the request for the partition and its leader. An ApiError is the partition's answer: no leader is
+    asked."""
     topic_id = b"" if wanted.topic_id is None else wanted.topic_id.bytes
     leader = _leader_of(call, image, wanted, topic_id, refused)
     if isinstance(leader, ApiError):
@@ -366,10 +372,11 @@ async def _fetch_from_many(
     answers: Answers,
     room: int,
 ) -> None:
-    """Ask all leaders without waiting; if that is too little, wait until the first of them has something.
+    """Ask all leaders without waiting. If that yields too few bytes, ask again with a wait, until the first leader has
+    something.
 
-    The answers of the first round are used for leaders that are still silent then: an answer without a session must
-    hold every partition of its request.
+    Leaders that are still silent then keep their first answer: a response without a session must hold every partition
+    of its request.
     """
     room //= len(by_leader)
     async with asyncio.TaskGroup() as group:

@@ -1,4 +1,4 @@
-"""The response to a Fetch: every partition of the request, or in a session only those with news."""
+"""The response to a Fetch: every partition of the request, or in a fetch session only those with something new."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _HINTED_CODES: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADE
 
 
 class Fetched(NamedTuple):
-    """The answer of a leader for one partition, copied once: each access to the bytes of a protobuf message would
-    copy them."""
+    """A leader's answer for one partition, with its fields copied out of protobuf once: each access to bytes there
+    would copy them."""
 
     error_code: int
     high_watermark: int
@@ -41,7 +41,7 @@ Answers = dict[Key, Fetched | ApiError]
 
 @dataclass(slots=True)
 class Reading:
-    """The partitions that one request reads, and its session."""
+    """The partitions that one Fetch request reads, and the client's fetch session, if it has one."""
 
     partitions: dict[Key, WantedPartition]
     session: FetchSession | None
@@ -53,7 +53,8 @@ class Reading:
 async def response_of(
     call: FetchCall, reading: Reading, answers: Answers, now_ms: float
 ) -> kafka.FetchResponse:
-    """Return the response with every partition in the order of the request; with a session only those with news."""
+    """Return the response. Without a session it has every partition in the order of the request; with one, only those
+    with something new."""
     session = reading.session
     told: list[Key] = []
     for key in list(reading.partitions) if session is None else list(answers):

@@ -1,7 +1,7 @@
 """The offsets that groups commit: OffsetCommit, OffsetDelete, and the commits that belong to a transaction.
 
-Partitions that do not exist are refused here, as Kafka's brokers do before they ask their coordinator; the others go on
-without them. The coordinator hears which topic a name meant here, and refuses it if that is another one by now.
+Partitions that do not exist are refused here, as Kafka's brokers do; the coordinator gets the rest of the request. The
+coordinator is told the topic's id, and refuses the offset if the name means another topic by now.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _CodedT = TypeVar("_CodedT", covariant=True)
 
 
 class _CodedType(Protocol[_CodedT]):
-    """The constructor of a partition in an answer."""
+    """The constructor of a partition with its error code, in an answer."""
 
     def __call__(self, *, partition_index: int, error_code: int) -> _CodedT: ...
 
@@ -105,8 +105,8 @@ async def offset_commit(call: OffsetCommitCall) -> kafka.OffsetCommitResponse:
 
 
 async def txn_offset_commit(call: TxnOffsetCommitCall) -> kafka.TxnOffsetCommitResponse:
-    """Commit offsets that become visible with their transaction. The version says which protocol the producer
-    speaks."""
+    """Answer TxnOffsetCommit: commit offsets that become visible with their transaction. Its version tells if the
+    producer speaks TV1 or TV2 (KIP-890)."""
     request = call.request
     topics = [(topic_name(call.cluster.image, topic), topic) for topic in request.topics]
     refusal = commit_refusal(call, request.transactional_id, request.group_id)
@@ -165,10 +165,11 @@ async def _checked(
     has_leader_epoch: bool,
     refusal: ErrorCode,
 ) -> tuple[dict[TopicPartition, int], list[pb.OffsetToCommit]]:
-    """Return the codes of partitions that may not be read or do not exist, and the offsets of the others.
+    """Return two things: an error code for each partition that may not be read or does not exist, and the offsets of
+    the others to commit.
 
-    Of a partition that is named twice the last offset counts. `refusal` is the whole request's, and each partition
-    gets it.
+    Of a partition that is named twice the last offset counts. `refusal` is the whole request's, and each partition gets
+    it.
     """
     codes: dict[TopicPartition, int] = {}
     offsets: dict[TopicPartition, pb.OffsetToCommit] = {}
@@ -199,15 +200,16 @@ async def _checked(
 
 
 def _first_code(answer: pb.OffsetCommitResponse) -> int:
-    """Return the first error of the answer; 0: it has none. A coordinator that cannot answer gives the error to
-    every partition."""
+    """Return the first error code of the answer; 0: it has none. For requests with one code: a coordinator that fails
+    gives each partition the same error."""
     return next((one.error_code for one in answer.partitions if one.error_code), 0)
 
 
 async def _codes_of(
     call: Call, answer: pb.OffsetCommitResponse | ErrorCode, offsets: Iterable[pb.OffsetToCommit]
 ) -> dict[TopicPartition, int]:
-    """Return each partition's code. An answer that is an ErrorCode is the code of every partition."""
+    """Return the error code of each partition of the commit. An answer that is an ErrorCode is the code of every
+    partition."""
     default = answer if isinstance(answer, ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR
     codes: dict[TopicPartition, int] = {}
     for one in offsets:
@@ -240,7 +242,8 @@ async def _coded(
 
 
 async def add_offsets_to_txn(call: AddOffsetsToTxnCall) -> kafka.AddOffsetsToTxnResponse:
-    """Add the partition of `__consumer_offsets` to which the offsets of a TV1 producer's group will be written."""
+    """Answer AddOffsetsToTxn of a TV1 producer: add the group's partition of `__consumer_offsets` to the
+    transaction."""
     request = call.request
     code: int = commit_refusal(call, request.transactional_id, request.group_id)
     if not code and not request.transactional_id:

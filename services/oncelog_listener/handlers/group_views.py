@@ -1,4 +1,5 @@
-"""DescribeGroups, ListGroups and DeleteGroups. One listener answers for groups of all coordinators."""
+"""DescribeGroups, ListGroups and DeleteGroups, by which operators see and delete groups. One listener answers for the
+groups of all coordinators."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ CONSUMER: Final = "consumer"
 async def described_groups(
     call: Call, ids: Sequence[str]
 ) -> Sequence[pb.DescribeGroupsResponse.Group | ErrorCode]:
-    """Return each group as its coordinator describes it, of either protocol, in this order."""
+    """Return each group's description from its coordinator, in the order of `ids`. Groups of both protocols (classic
+    and KIP-848) are described; an ErrorCode is the group's error."""
 
     async def ask(
         coordinator: GroupCoordinatorStub, positions: list[int]
@@ -59,7 +61,8 @@ async def describe_groups(call: DescribeGroupsCall) -> kafka.DescribeGroupsRespo
 def _described(
     call: DescribeGroupsCall, group_id: str, found: pb.DescribeGroupsResponse.Group | ErrorCode
 ) -> kafka.DescribeGroupsResponseTypes.DescribedGroup:
-    """Return the row of a group, or the error. Before version 6 a group that does not exist is described as dead."""
+    """Return the response's row of a group: its description or an error. Before version 6 a group that does not exist
+    is described as dead."""
     code = code_of(found)
     if isinstance(found, ErrorCode):
         found = pb.DescribeGroupsResponse.Group()
@@ -125,8 +128,8 @@ def _nothing(
 
 
 async def list_groups(call: ListGroupsCall) -> kafka.ListGroupsResponse:
-    """Answer with the groups of all coordinators that this listener lists. Kafka's client asks every broker, and
-    merges the answers."""
+    """Answer ListGroups with those groups, of all coordinators, whose names hash to this listener. Kafka's client asks
+    every broker and joins the answers."""
     request, cluster = call.request, call.cluster
     forwarded = pb.ListGroupsRequest(
         state_filters=request.states_filter if call.version >= _STATES_FROM else (),

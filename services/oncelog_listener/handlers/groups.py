@@ -1,9 +1,10 @@
-"""The requests of group members: JoinGroup, SyncGroup, Heartbeat and LeaveGroup, sent on to the coordinator of the
-group's shard.
+"""The requests of group members: JoinGroup, SyncGroup, Heartbeat and LeaveGroup, sent on to the coordinator that owns
+the group.
 
-A JoinGroup waits until every member has joined again, a SyncGroup until the leader has told the assignment: minutes,
-if a member is slow. Only the requests behind it on the same connection wait with it, which is Kafka's rule and what
-clients build on. Both go on when their client leaves: the member is in the group until its session times out.
+A JoinGroup waits until every member has joined again, a SyncGroup until the leader has told the assignment: minutes, if
+a member is slow. Only the requests behind it on the same connection wait with it, which is Kafka's rule and what
+clients build on. Neither request is cancelled when its client disconnects: the member is in the group until its session
+times out.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class _OfGroup(Protocol):
-    """A request about one group."""
+    """A request to a coordinator about one group."""
 
     @property
     def group_id(self) -> str: ...
@@ -81,7 +82,8 @@ async def ask_coordinator(
     repeatable: Repeatable = Repeatable.ALWAYS,
     timeout_ms: int | None = None,
 ) -> AnswerT | ErrorCode:
-    """Return the answer of the group's coordinator, or COORDINATOR_NOT_AVAILABLE if there is none."""
+    """Send the request to the group's coordinator, and return its answer, or COORDINATOR_NOT_AVAILABLE if there is
+    none."""
     try:
         return await call_shard(
             call.cluster,
@@ -98,9 +100,10 @@ async def ask_coordinator(
 
 
 def _for_owner(call: Call, request: OfGroupT) -> OfGroupT:
-    """Return the request; one with an origin is copied and gets the epoch of the coordinator that it is sent to.
+    """Return the request for the group's coordinator. One with an origin (which connection it came by) is copied, and
+    gets the epoch of the coordinator that it is sent to.
 
-    That coordinator may lose the shard and get it back before the request arrives. Then the client may have sent later
+    That coordinator may lose the group and get it back before the request arrives. Then the client may have sent later
     requests to another coordinator, and this one is a late copy.
     """
     shard = call.cluster.image.shard_for(GROUP, request.group_id)
@@ -117,8 +120,8 @@ async def ask_coordinators(
     ask: Callable[[GroupCoordinatorStub, list[int]], Awaitable[Iterable[CodedT]]],
     repeatable: Repeatable = Repeatable.ALWAYS,
 ) -> list[CodedT | ErrorCode]:
-    """Return for each group the answer of its coordinator, or an ErrorCode. Every coordinator gets one call, all at
-    once.
+    """Ask the coordinators of many groups, each in one call, all at the same time. Return for each group its answer, or
+    an ErrorCode.
 
     `ask(stub, positions)` returns, in order, the answers for the groups at these positions.
     """
@@ -165,13 +168,15 @@ async def ask_coordinators(
 
 
 def refused(call: Call, group_id: str, operation: Operation = Operation.READ) -> ErrorCode:
-    """Return why the coordinator is not asked about the group; NONE: it is asked."""
+    """Return the error with which this listener refuses the request itself: no permission for the group, or an empty
+    group id. NONE: the coordinator is asked."""
     invalid = ErrorCode.NONE if group_id else ErrorCode.INVALID_GROUP_ID
     return group_refusal(call, operation, group_id) or invalid
 
 
 def _payload_fault(call: Call, payloads: Iterable[bytes]) -> ErrorCode:
-    """Return MESSAGE_TOO_LARGE if the members' data can never fit into one record of the shard; otherwise NONE."""
+    """Return MESSAGE_TOO_LARGE if the members' data can never fit into one record of `__consumer_offsets`; otherwise
+    NONE."""
     if sum(len(payload) for payload in payloads) > call.cluster.settings.group_payload_bytes_max:
         return ErrorCode.MESSAGE_TOO_LARGE
     return ErrorCode.NONE
@@ -245,7 +250,8 @@ async def join_group(call: JoinGroupCall) -> kafka.JoinGroupResponse:
 def _not_joined(
     call: JoinGroupCall, error_code: int, member_id: str | None = None
 ) -> kafka.JoinGroupResponse:
-    """Return a refusal. It names the member: with MEMBER_ID_REQUIRED that is the id to come back with."""
+    """Return the response to a JoinGroup that is refused. With MEMBER_ID_REQUIRED it names the id with which the member
+    must join again."""
     return call.types.JoinGroupResponse(
         error_code=error_code,
         generation_id=NO_GENERATION,
@@ -371,12 +377,12 @@ async def leave_group(call: LeaveGroupCall) -> kafka.LeaveGroupResponse:
 
 
 def code_of(answer: _Coded | ErrorCode) -> int:
-    """Return the error code of an answer, or the code that stands in its place."""
+    """Return the error code of a coordinator's answer; an ErrorCode in its place is returned as it is."""
     return answer if isinstance(answer, ErrorCode) else answer.error_code
 
 
 def optional(message: Message, field: str) -> str | None:
-    """Return an optional string of a protobuf message; None: it is absent."""
+    """Return an optional string field of a protobuf message; None: the field is not set."""
     if not message.HasField(field):
         return None
     value: str = getattr(message, field)

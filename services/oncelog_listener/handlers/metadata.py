@@ -1,7 +1,7 @@
 """Metadata: the brokers are the listeners, and partitions are spread over them (facts 3; ADR 0001, ADR 0017).
 
-Storage nodes take no client connections. `brokers` decides which listeners a client is told of, and which of them it
-is told leads a partition.
+Storage nodes take no client connections. The module `brokers` decides which listeners the answer lists, and which of
+them it names as a partition's leader.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ async def metadata(call: MetadataCall) -> kafka.MetadataResponse:
 
 
 async def _created_or_refused(call: MetadataCall, names: list[str]) -> frozenset[str]:
-    """Create the topics that are missing; return the names that the client may not create."""
+    """Create the topics that are missing, where the client and the settings allow it. Return the names that the client
+    may not create."""
     cluster = call.cluster
     if not cluster.settings.auto_create_topics:
         return frozenset()
@@ -177,8 +178,8 @@ def _topic_operations(call: MetadataCall, name: str) -> int:
 
 
 def _cluster_operations(call: MetadataCall) -> int:
-    """Return the operations on the cluster that the client may do. From version 11 on only DescribeCluster answers
-    them."""
+    """Return the operations on the cluster that the client may do, as bits. From version 11 on only DescribeCluster
+    tells them."""
     is_wanted = (
         _OPERATIONS_FROM <= call.version <= _CLUSTER_OPERATIONS_UNTIL
         and call.request.include_cluster_authorized_operations

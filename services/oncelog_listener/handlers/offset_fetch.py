@@ -36,7 +36,7 @@ _NO_EPOCH: Final = -1
 
 
 class _Topic(NamedTuple):
-    """A topic that a client asks for."""
+    """One topic of an OffsetFetch request: its name or id, and the partitions whose committed offsets are asked for."""
 
     name: str | None
     topic_id: uuid.UUID | None
@@ -46,7 +46,7 @@ class _Topic(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """What a client asks of a group."""
+    """One group of an OffsetFetch request, with the topics asked for, and why any of them is refused."""
 
     group_id: str
     refusal: ErrorCode
@@ -58,7 +58,7 @@ class _Group(NamedTuple):
 
 
 class _Committed(NamedTuple):
-    """The answer for a partition."""
+    """The committed offset of one partition, as the response gives it."""
 
     partition: int
     offset: int
@@ -68,7 +68,7 @@ class _Committed(NamedTuple):
 
 
 class _Fetched(NamedTuple):
-    """The answer for a topic."""
+    """The committed offsets of one topic, as the response gives them."""
 
     name: str | None
     topic_id: uuid.UUID | None
@@ -130,7 +130,8 @@ def _read(
     member_id: str = "",
     member_epoch: int = _NO_EPOCH,
 ) -> _Group:
-    """Return what the client asks of the group, and the errors for what it may not see."""
+    """Return what the client asks about this group, with an error for the group or for each topic that it may not
+    describe."""
     of_group = group_refusal(call, Operation.DESCRIBE, group_id)
     read: list[_Topic] = []
     for topic in topics or ():
@@ -144,7 +145,7 @@ def _read(
 
 
 def _group_request(call: Call, group: _Group) -> pb.OffsetFetchRequest.Group:
-    """Return the request to the coordinator. A client's request without topics asks for all topics."""
+    """Return the request about one group for its coordinator. A client's request without topics asks for all topics."""
     known = call.cluster.image.topics
     asked = [topic for topic in group.topics if not topic.refusal]
     return pb.OffsetFetchRequest.Group(
@@ -196,8 +197,8 @@ def _fetched(
 def _every_topic(
     call: OffsetFetchCall, offsets: Iterable[pb.OffsetFetchResponse.Offset]
 ) -> list[_Fetched]:
-    """Return every committed offset by topic. Where the version has ids, a topic that is gone has none and is left
-    out, as in Kafka."""
+    """Return every committed offset, grouped by topic. A deleted topic has no id, so versions with ids leave it out, as
+    in Kafka."""
     found = {(offset.topic, offset.partition): offset for offset in offsets}
     known = call.cluster.image.topics
     uses_ids = call.version >= _TOPIC_IDS_FROM

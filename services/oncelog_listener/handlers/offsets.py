@@ -121,7 +121,8 @@ def _listed(
 async def offset_for_leader_epoch(
     call: OffsetForLeaderEpochCall,
 ) -> kafka.OffsetForLeaderEpochResponse:
-    """Answer the end offset of each leader epoch. Kafka answers each question, also several about one partition."""
+    """Answer OffsetForLeaderEpoch: the end offset of each leader epoch asked for. Each question is answered, also
+    several about one partition, as in Kafka."""
     request = call.request
     items: dict[TopicPartition, list[_EpochAsked]] = {}
     for topic in request.topics:
@@ -169,7 +170,7 @@ async def offset_for_leader_epoch(
 
 
 class _EpochEnds:
-    """The answers of a leader about one partition, in the order of the questions."""
+    """A leader's answers about the epochs of one partition, in the order of the questions."""
 
     def __init__(self, rows: Sequence[_EpochEnd]) -> None:
         self.rows = rows
@@ -248,10 +249,10 @@ async def delete_records(call: DeleteRecordsCall) -> kafka.DeleteRecordsResponse
 async def _high_watermarks(
     call: Call, keys: Sequence[TopicPartition]
 ) -> dict[TopicPartition, pb.ListedOffset | ApiError]:
-    """Return the offsets at which "all that is there" ends, which are looked up only once for the request.
+    """Return the high watermark of each partition, for a DeleteRecords that asks to delete all (-1).
 
-    A copy of the request that is held up on its way, while the repetition is answered, must not delete what was
-    written since.
+    They are looked up once, and a repetition uses the same offsets. So a copy that was held up on its way cannot delete
+    what was written since.
     """
     items = {
         (topic, partition): pb.ListOffsetsPartition(

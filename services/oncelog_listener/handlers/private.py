@@ -1,6 +1,8 @@
-"""The private calls of Spark: protobuf in Kafka frames, passed to the coordinator that owns the sink (ADR 0001).
+"""The private calls of Spark's sink: protobuf in Kafka frames, passed on to the coordinator that owns the sink (ADR
+0001).
 
-To ACLs a sink is the transactional id that people chose for it: a client that may write with that id may use the sink.
+A sink is the target of a Spark stream, named by a transactional id that people chose. ACLs check that id: a client that
+may write with it may use the sink.
 """
 
 from collections.abc import Mapping
@@ -39,7 +41,8 @@ async def private_call(
     session: Session,
     client_id: str | None,
 ) -> bytes:
-    """Return the serialized response. Raises FrameError when the bytes are no such request."""
+    """Pass a private call of Spark to the sink's coordinator, and return the serialized response. Raises FrameError
+    when the bytes are no such request."""
     try:
         request = call.request.FromString(bytes(frame[position:]))
     except DecodeError as error:
@@ -67,7 +70,7 @@ async def private_call(
 def _refusal(
     cluster: Cluster, session: Session, method: str, request: OfSink
 ) -> tuple[ErrorCode, str] | None:
-    """Return the error and the message for a client that may not make the call; None: it may."""
+    """Return the error code and message if ACLs forbid this call to the client; None: it is allowed."""
 
     def may(operation: Operation, resource_type: ResourceType, name: str) -> bool:
         arguments = (session.principal, session.host, operation, resource_type, name)

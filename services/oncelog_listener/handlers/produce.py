@@ -48,7 +48,7 @@ _ADD_PARTITION_FROM: Final = 12
 
 
 class _AtOnce(Protocol):
-    """A storage node of this process."""
+    """A storage node in this process, which can append without a wait."""
 
     def ProduceAtOnce(  # noqa: N802
         self, request: plain.ProduceRequest
@@ -56,8 +56,8 @@ class _AtOnce(Protocol):
 
 
 def verification_mode(version: int) -> pb.VerificationMode:
-    """Return how the leader verifies a transactional batch. The request's version says which protocol the client
-    speaks.
+    """Return how the leader checks that a transactional batch belongs to an open transaction. The Produce version says
+    which protocol (TV1 or TV2) the client speaks.
 
     The cluster's feature level does not matter here (facts 2.1).
     """
@@ -78,10 +78,11 @@ _ELSEWHERE: Final = ApiError(
 
 
 def produce_at_once(call: ProduceCall) -> kafka.ProduceResponse | None:
-    """Return the response if the leader of all batches is in this process and has committed them in this step.
+    """Append at once, without any wait, and return the response. This works only if the leader of all batches is in
+    this process.
 
-    None: `produce` waits, or says what is wrong. So each batch must have a sequence, by which the leader recognises a
-    repetition.
+    None: the caller goes on with `produce`, which waits, or tells what is wrong. A batch may have been appended
+    already, so each must have a sequence, by which the leader recognises the repetition.
     """
     request, cluster = call.request, call.cluster
     if not request.acks or cluster.access.is_checked:
@@ -103,8 +104,8 @@ def produce_at_once(call: ProduceCall) -> kafka.ProduceResponse | None:
 
 
 def produce_at_a_glance(cluster: Cluster, session: Session, frame: Frame) -> bytes | None:
-    """Return the response's frame for a request of one batch, as `produce_at_once`, but without a schema. None: the
-    usual way."""
+    """Append a request of one batch as `produce_at_once` does, but decode the frame by hand, which is faster. Return
+    the response's frame; None: the request takes the usual way."""
     asked = read_small_produce(frame)
     if asked is None or asked.acks not in (-1, 1) or cluster.access.is_checked:
         return None
@@ -179,7 +180,8 @@ async def produce(call: ProduceCall) -> kafka.ProduceResponse | None:
 
 
 def _accepted(call: ProduceCall, topics: _Topics, answers: _Answers) -> _Items:
-    """Return the batches that go to leaders. Refusals are put into `answers`."""
+    """Return the batches of the request that go to leaders, by partition. A batch that is refused here gets its error
+    in `answers`."""
     items: _Items = {}
     image = call.cluster.image
     names = (name for name, _ in topics if name is not None)
@@ -266,10 +268,8 @@ def _message(asked: plain.ProduceRequest) -> pb.ProduceRequest:
 
 
 def _close_on_error(topics: _Topics, answers: _Answers) -> None:
-    """Close the connection if a batch failed: nobody reads an answer to acks=0, so Kafka reports an error in this way.
-
-    Raises CloseConnection.
-    """
+    """Raise CloseConnection if a batch of a request with acks=0 failed. No answer is read then, so Kafka reports an
+    error in this way."""
     for name, topic in topics:
         if name is None:
             raise CloseConnection(f"acks=0 and no topic has the id {topic.topic_id}")

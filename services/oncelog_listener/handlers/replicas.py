@@ -136,7 +136,7 @@ async def alter_replica_log_dirs(
 
 
 def _move_refused(call: Call, brokers: Brokers, path: str, key: TopicPartition) -> int:
-    """Return the error because of which the partition cannot move to this folder of a storage node; 0: it is there
+    """Return the error with which AlterReplicaLogDirs refuses to move the partition to this folder; 0: it is there
     already."""
     cluster = call.cluster
     leader = cluster.leader_of(cluster.image, key)
@@ -175,8 +175,8 @@ def _sizes(
 
 
 def _wanted(call: Call, topics: Iterable[_NamedPartitions] | None) -> list[TopicPartition]:
-    """Return the partitions that are named, or with null all that exist. The caller handles named ones that do not
-    exist."""
+    """Return the partitions that the request names; with null, all that exist. Named ones may not exist: the caller
+    handles them."""
     if topics is None:
         found = call.cluster.image.topics.values()
         return [(topic.name, one.partition) for topic in found for one in topic.partitions]
@@ -231,14 +231,15 @@ async def elect_leaders(call: ElectLeadersCall) -> kafka.ElectLeadersResponse:
 
 
 def _refused_alike(wanted: Iterable[TopicPartition]) -> _Outcomes:
-    """Return CLUSTER_AUTHORIZATION_FAILED for each partition that the client named, and for no other."""
+    """Return CLUSTER_AUTHORIZATION_FAILED for each partition that the client named: it may not do this to any."""
     return dict.fromkeys(wanted, CLUSTER_REFUSED)
 
 
 async def _changed(
     call: Call, change: Callable[[ControllerStub], Awaitable[_ChangedPartitions]]
 ) -> tuple[_Outcomes, ApiError | None]:
-    """Return the controller's code and message for each partition, or the error of the whole call."""
+    """Ask the controller for a change of replicas. Return its code and message for each partition, and an error if the
+    whole call failed."""
     answer = await call.cluster.ask_controller(change)
     if isinstance(answer, ApiError):
         return {}, answer
@@ -305,8 +306,8 @@ def _may_change_factor(call: AlterPartitionReassignmentsCall) -> bool:
 def _refused(
     call: AlterPartitionReassignmentsCall, wanted: Mapping[TopicPartition, Sequence[int] | None]
 ) -> _Outcomes:
-    """Return the refusals that Kafka's protocol has and our controller lacks: no replicas at all, and a change of
-    their number."""
+    """Return the errors of reassignments that are refused before the controller is asked: an empty list of replicas, or
+    another number of them where the request forbids that."""
     found: _Outcomes = {}
     may_change = _may_change_factor(call)
     for key, replicas in wanted.items():

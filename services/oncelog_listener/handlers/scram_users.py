@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 async def describe_user_scram_credentials(
     call: DescribeUserScramCredentialsCall,
 ) -> kafka.DescribeUserScramCredentialsResponse:
-    """Answer all SCRAM users, or those that are named, without anything that proves a password."""
+    """Answer the mechanisms and iterations of all SCRAM users, or of those named. It shows nothing by which a password
+    can be checked."""
     types = call.types
     if refusal := cluster_refusal(call, Operation.DESCRIBE):
         code, message = refusal.error_code, refusal.error_message
@@ -109,8 +110,8 @@ async def alter_user_scram_credentials(
 def _credential(
     one: kafka.AlterUserScramCredentialsRequestTypes.ScramCredentialUpsertion,
 ) -> pb.ScramCredential:
-    """Return the credential that the controller stores. Both keys follow from the salted password, and neither gives
-    it back."""
+    """Return the credential that the controller stores, made from the salted password that the client sent. The
+    password does not follow from it."""
     # The controller refuses these iterations where they are no number for a credential; 0 would be a deletion.
     credential = pb.ScramCredential(
         user=one.name, mechanism=one.mechanism, iterations=one.iterations or -1

@@ -1,4 +1,5 @@
-"""CreateTopics, DeleteTopics and CreatePartitions. The controller decides all of them."""
+"""CreateTopics, DeleteTopics and CreatePartitions. The listener checks ACLs and duplicates; the controller decides and
+makes the change."""
 
 from __future__ import annotations
 
@@ -159,8 +160,8 @@ def _uuid(raw: bytes) -> UUID | None:
 async def delete_topics(call: DeleteTopicsCall) -> kafka.DeleteTopicsResponse:
     """Delete topics by name, or from version 6 by id. An internal topic is refused before the controller sees it.
 
-    An id goes to the controller as it is: its name, as far as this listener knows, may be another topic's by now. With
-    an authorizer an id that this listener does not know stays here: nobody can say whose topic it is.
+    An id goes to the controller as it is, and is not replaced by a name: that name may belong to another topic by now.
+    With an authorizer an id that this listener does not know stays here: nobody can say whose topic it is.
     """
     if call.version >= _STATES_FROM:
         wanted = Counter((state.name, state.topic_id) for state in call.request.topics)
@@ -228,8 +229,8 @@ def _known(image: MetadataImage, name: str | None, topic_id: UUID | None) -> pb.
 
 
 def _refused_deletion(call: Call, name: str | None, topic: pb.Topic | None) -> ApiError | None:
-    """Return why the client may not delete the topic; None: it may. Only a client that may describe the topic is
-    told whether it exists."""
+    """Return the error if the client may not delete the topic, or the topic does not exist; None: it may. Only a client
+    that may describe the topic learns whether it exists."""
     if name is None:
         if topic is None:
             return ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
@@ -248,7 +249,8 @@ def _may_describe(call: Call, name: str) -> bool:
 
 
 def _misnamed(name: str | None, topic_id: UUID | None, times: int) -> ApiError | None:
-    """Return what is wrong with the way in which the request names the topic; None: nothing."""
+    """Return an error if the request names the topic both by name and by id, by neither, or twice; None: it is named
+    well."""
     if name is None and topic_id is None:
         return ApiError(ErrorCode.INVALID_REQUEST, "a topic needs its name or its id")
     if name is not None and topic_id is not None:
@@ -265,9 +267,9 @@ async def _decided(
     *,
     validate_only: bool = False,
 ) -> dict[str | bytes, pb.TopicResult | ApiError]:
-    """Return the controller's result for each topic, by name and by id.
+    """Ask the controller, and return its result for each topic, under its name and under its id.
 
-    This node's image has the change by then, because the client may ask for the topic at once.
+    The wait ends when this node's metadata has the change, because the client may ask for the topic at once.
     """
     answer = await call.cluster.ask_controller(ask, validate_only=validate_only)
     if isinstance(answer, ApiError):

@@ -99,7 +99,8 @@ def _producers(
 async def describe_transactions(
     call: DescribeTransactionsCall,
 ) -> kafka.DescribeTransactionsResponse:
-    """Answer each id's transaction from the coordinator that owns it; every coordinator gets one call."""
+    """Answer DescribeTransactions: each id's transaction, from the coordinator that owns it. Every coordinator gets one
+    call."""
     image = call.cluster.image
     ids = list(dict.fromkeys(call.request.transactional_ids))
     described: dict[str, pb.TransactionDescription | ErrorCode] = {}
@@ -173,8 +174,8 @@ def _state(
 
 
 async def list_transactions(call: ListTransactionsCall) -> kafka.ListTransactionsResponse:
-    """Answer the transactions of all coordinators whose ids this listener lists. Any listener describes any
-    transaction."""
+    """Answer ListTransactions with those transactions, of all coordinators, whose ids hash to this listener. The client
+    asks every broker and joins the answers."""
     request = call.request
     image = call.cluster.image
     forwarded = pb.ListTransactionsRequest(

@@ -58,8 +58,8 @@ _MAY_HAVE_DECIDED: Final = frozenset(
 async def _ask_any_coordinator(
     cluster: Cluster, forwarded: pb.InitProducerIdRequest
 ) -> pb.InitProducerIdResponse:
-    """Ask any coordinator for a producer id: one for an idempotent producer without transactional.id is only taken
-    from a block.
+    """Ask any coordinator for the producer id of an idempotent producer. It has no transactional.id, so no certain
+    coordinator owns it.
 
     Raises OncelogError if no coordinator can be reached.
     """
@@ -90,8 +90,8 @@ async def _ask_any_coordinator(
 def _init_refusal(
     call: Call, transactional_id: str | None, *, enables_two_phase_commit: bool
 ) -> ErrorCode:
-    """Return why the client may not initialise a producer; NONE: it may. Without an id it needs WRITE on some topic
-    (KIP-679)."""
+    """Return the error if ACLs forbid this InitProducerId; NONE: it is allowed. Without a transactional.id the client
+    needs WRITE on some topic (KIP-679)."""
     if transactional_id is not None:
         refusal = transaction_refusal(call, Operation.WRITE, transactional_id)
         if not refusal and enables_two_phase_commit:
@@ -259,8 +259,8 @@ async def _add_partitions(
 
 
 def _first_error(answer: pb.AddPartitionsToTxnResponse) -> int:
-    """Return the first error in the answer to an AddPartitionsToTxn for one transaction. A coordinator may not know
-    a new topic yet."""
+    """Return the first error among the partitions of an AddPartitionsToTxn. A coordinator may not know a new topic
+    yet."""
     for result in answer.results:
         for code in (result.error_code, *(one.error_code for one in result.partitions)):
             if code not in (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED):
@@ -336,7 +336,7 @@ async def _of_group_shard(
         Awaitable[Sequence[types_pb2.PartitionError]],
     ],
 ) -> types_pb2.PartitionError | ApiError:
-    """Return the answer of the group shard's coordinator, or an ApiError."""
+    """Ask the coordinator of this partition of `__consumer_offsets`, and return its answer, or an ApiError."""
     found = call.cluster.image.shards.get((GROUP, shard))
     if found is None:
         return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no group shard {shard}")
@@ -348,8 +348,8 @@ async def _of_group_shard(
 
 
 async def write_txn_markers(call: WriteTxnMarkersCall) -> kafka.WriteTxnMarkersResponse:
-    """Write an operator's markers, which end a hanging transaction (KIP-664). They go to the partition leaders
-    as they are, those of group shards to their coordinators (ADR 0015)."""
+    """Write an operator's markers, which end a hanging transaction (KIP-664). They go to the partition leaders; those
+    for `__consumer_offsets` go to the group coordinators (ADR 0015)."""
     codes: list[dict[TopicPartition, int]] = []
     is_allowed = call.may_cluster(Operation.ALTER, is_logged=False) or call.may_cluster(
         Operation.CLUSTER_ACTION

@@ -1,8 +1,8 @@
-"""The requests of a producer to its coordinator that are answered in the step in which their bytes arrive (ADR 0048).
+"""The requests of a transactional producer that are answered in the same step of the event loop in which they arrive
+(ADR 0048).
 
 This works only if the coordinator is in this process, accepts the request, and has it committed in this step. Every
-other request, a refused one above all, is sent in the ordinary way (`transactions.py`), and nothing has happened
-before.
+other request, a refused one above all, goes the ordinary way (`transactions.py`), and nothing has happened before.
 """
 
 from collections.abc import Sequence
@@ -32,14 +32,15 @@ _END: Final = "EndTxnAtOnce"
 
 
 class _AtOnce(Protocol):
-    """A coordinator of this process."""
+    """A coordinator in this process, which can commit a request without a wait. False: it did not."""
 
     def AddPartitionsAtOnce(self, request: plain.AddPartitionsRequest) -> bool: ...  # noqa: N802
     def EndTxnAtOnce(self, request: plain.EndTxnRequest) -> bool: ...  # noqa: N802
 
 
 def add_partitions_at_a_glance(cluster: Cluster, session: Session, frame: Frame) -> bytes | None:
-    """Add partitions at once and return the response's frame; None: `add_partitions_to_txn` must answer."""
+    """Handle a small AddPartitionsToTxn at once, and return the response's frame. None: nothing was done, and
+    `add_partitions_to_txn` must answer."""
     asked = read_small_addition(frame)
     if asked is None or asked.topic in INTERNAL_TOPICS:
         return None
@@ -49,7 +50,8 @@ def add_partitions_at_a_glance(cluster: Cluster, session: Session, frame: Frame)
 
 
 def add_offsets_at_a_glance(cluster: Cluster, session: Session, frame: Frame) -> bytes | None:
-    """Add a group's offsets at once and return the response's frame; None: `add_offsets_to_txn` must answer."""
+    """Handle a small AddOffsetsToTxn at once, and return the response's frame. None: nothing was done, and
+    `add_offsets_to_txn` must answer."""
     asked = read_small_offsets(frame)
     offsets = cluster.image.topics.get(CONSUMER_OFFSETS_TOPIC)
     if asked is None or offsets is None or not offsets.partitions:
@@ -79,7 +81,8 @@ def _are_added(
 
 
 def end_txn_at_a_glance(cluster: Cluster, session: Session, frame: Frame) -> bytes | None:
-    """End the transaction at once and return the response's frame; None: `end_txn` must answer."""
+    """Handle a small EndTxn at once, and return the response's frame. None: nothing was done, and `end_txn` must
+    answer."""
     asked = read_small_end_txn(frame)
     if asked is None:
         return None
@@ -97,7 +100,8 @@ def end_txn_at_a_glance(cluster: Cluster, session: Session, frame: Frame) -> byt
 
 
 def _coordinator(cluster: Cluster, session: Session, name: str, method: str) -> _AtOnce | None:
-    """Return the stub of the transaction's coordinator; None: a client may not ask it in this way."""
+    """Return the transaction's coordinator in this process; None: there is none, or the request must go the ordinary
+    way."""
     # One that was refused for its connection tells of that when it comes again.
     if cluster.access.is_checked or session.refusals or is_leaving(cluster):
         return None
@@ -112,7 +116,8 @@ def _coordinator(cluster: Cluster, session: Session, name: str, method: str) -> 
 
 
 def _origin(cluster: Cluster, session: Session, asked: SmallRequest) -> plain.RequestOrigin:
-    """Return the origin of the request, as `Call.origin` does. The request is not counted yet."""
+    """Return the origin of the request (listener, connection and request number), as `Call.origin` does. This request
+    is not counted yet, so its number is one more."""
     return plain.RequestOrigin(
         cluster.listener_start,
         session.connection,

@@ -5,9 +5,9 @@
     async with Producer("localhost:9092") as producer:
         print(await producer.send("payments", b"12.50", key=b"alice"))
 
-What is imported here is loaded when it is first used. `core/` decides from events and time, `network/` has the
-sockets. `cluster.py`, `partition_reader.py` and `produce_pipeline.py` are the blocking calls of Spark's source and
-sink.
+What is imported here is loaded when it is first used. `core/` is pure: it gets answers and the time, and says what to
+send. `network/` has the sockets. `cluster.py`, `partition_reader.py` and `produce_pipeline.py` are the blocking calls
+of Spark's source and sink.
 """
 
 from importlib import import_module

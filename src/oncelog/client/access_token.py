@@ -24,7 +24,7 @@ UNKNOWN_LIFETIME_S: Final = 300.0
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: the request carries a secret, and goes to the address that was given or nowhere."""
+    """An HTTP handler that follows no redirect: the request carries a secret, which must not go to another address."""
 
     def redirect_request(self, *_: object) -> None:
         return None
@@ -40,9 +40,9 @@ class AccessToken(NamedTuple):
 
 
 def fetch_token(login: ClientLogin) -> AccessToken:
-    """Return the token from the file or provider that the login names, after TIMEOUT_S at most.
+    """Return the token for the login, from its file or its provider, after TIMEOUT_S at most.
 
-    Raises OncelogError that names the place, and never the secret or the token.
+    Raises OncelogError that names the file or address, and never the secret or the token.
     """
     if urlsplit(login.token_endpoint).scheme == "file":
         text, lifetime_s = _of_file(unquote(urlsplit(login.token_endpoint).path)), None
@@ -55,10 +55,10 @@ def fetch_token(login: ClientLogin) -> AccessToken:
 
 
 def expiry_of(token: str) -> float | None:
-    """Return the claim `exp` of a JSON Web Token, in seconds since 1970; None if the text is no such token or has no
-    `exp`.
+    """Return when a JSON Web Token ends (claim `exp`), in seconds since 1970; None if the text is no such token or has
+    no `exp`.
 
-    The claim is unchecked here: the log checks the token.
+    The signature is not checked here: the cluster checks the token.
     """
     parts = token.split(".")
     if len(parts) != 3:
@@ -82,7 +82,7 @@ def _of_file(path: str) -> str:
 
 
 def _of_provider(login: ClientLogin) -> tuple[str, float | None]:
-    """Return the token that the provider gives, and for how many seconds the provider says that it is good."""
+    """Ask the provider for a token. Return it, and for how many seconds it is valid; None: the provider did not say."""
     place = login.token_endpoint
     who = f"{quote_plus(login.client_id)}:{quote_plus(login.client_secret)}"
     form = {"grant_type": "client_credentials"} | ({"scope": login.scope} if login.scope else {})

@@ -164,7 +164,8 @@ class Admin:
     async def describe_topics(
         self, names: Iterable[str] | None = None
     ) -> Results[str, TopicDescription]:
-        """Describe these topics; without names, all topics that the user may see."""
+        """Return the description (partitions, leaders, replicas) of each topic; without names, of all topics that the
+        user may see."""
         return await network.admin_topics.describe_topics(self._started(), names)
 
     async def create_partitions(
@@ -198,8 +199,7 @@ class Admin:
         )
 
     async def delete_records(self, before: Mapping[Partition, int]) -> Results[Partition, int]:
-        """Delete the records below an offset of each partition; -1 deletes all.
-        Return the offset where each log begins then."""
+        """Delete the records below an offset of each partition; -1 deletes all. Return each log's new first offset."""
         return await network.admin_topics.delete_records(self._started(), before)
 
     async def list_offsets(
@@ -277,7 +277,8 @@ class Admin:
     async def describe_producers(
         self, partitions: Iterable[Partition]
     ) -> Results[Partition, tuple[ProducerDescription, ...]]:
-        """Describe the producers of each partition, and the offset since which a transaction of theirs is open."""
+        """Return the producers that wrote to each partition, with the first offset of the transaction that each has
+        open."""
         return await network.admin_transactions.describe_producers(self._started(), partitions)
 
     async def abort_transaction(self, partition: Partition, producer: ProducerDescription) -> None:
@@ -305,8 +306,8 @@ class Admin:
     async def fence_producers(
         self, transactional_ids: Iterable[str]
     ) -> Results[str, FencedProducer]:
-        """Fence the producers of these transactional ids, and abort their open transactions.
-        Return the identity that the next producer follows."""
+        """Fence the producers of these transactional ids, and abort their open transactions. Return the new producer id
+        and epoch of each."""
         return await network.admin_transactions.fence_producers(self._started(), transactional_ids)
 
     # ---------------------------------------------------------------------------------------------- users and ACLs
@@ -354,8 +355,8 @@ class Admin:
         allows_data_loss: bool = False,
         validate_only: bool = False,
     ) -> None:
-        """Set features to new levels; level 0 turns a feature off.
-        A lower level may lose data, so `allows_data_loss` must allow it."""
+        """Set features of the cluster, such as `transaction.version`, to new levels; level 0 turns a feature off. A
+        lower level may lose data, so `allows_data_loss` must allow it."""
         await network.admin_cluster.update_features(
             self._started(), levels, allows_data_loss=allows_data_loss, validate_only=validate_only
         )

@@ -6,8 +6,8 @@ connection each. A call that fails with a retriable code, or loses its answer, i
 deadline. That is safe for every call here: all of them read, or are idempotent by a sequence, a nonce or a name (facts
 9, SPARK sink calls).
 
-The client speaks one version of each API, present in Kafka 2.7 and later. The error names a broker that does not serve
-it.
+The client speaks one version of each API, present in Kafka 2.7 and later. It raises an error that names a broker
+without that version.
 """
 
 import random
@@ -89,7 +89,7 @@ class NoSuchTopicError(OncelogError):
 
 
 class _Broker(NamedTuple):
-    """The part of a broker's ApiVersions answer about itself and its cluster."""
+    """The API versions of one broker, and the features that its cluster has finalized, from its ApiVersions answer."""
 
     versions: Mapping[int, tuple[int, int]]
     """api key → (lowest, highest version)."""
@@ -104,7 +104,8 @@ class _Leaders(NamedTuple):
 
 
 class Cluster:
-    """Blocking calls to a cluster. Connections open as needed; `close` closes them. Not for two threads at a time."""
+    """The blocking client of one cluster: metadata, calls, connections. Connections open as needed; `close` closes
+    them. Two threads must not use it at a time."""
 
     def __init__(
         self, bootstrap: Sequence[Address], settings: ClientSettings | None = None
@@ -135,7 +136,7 @@ class Cluster:
     # ---------------------------------------------------------------------------------------------- metadata
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
-        """Topic → number of partitions, asked anew. Raises OncelogError naming a topic that does not exist."""
+        """Ask for topic → number of partitions. Raises OncelogError naming a topic that does not exist."""
         names = sorted(set(topics))
         self.refresh(names)
         return {name: self._topology.partition_counts[name] for name in names}
@@ -156,8 +157,8 @@ class Cluster:
         return self.retrying(attempt)
 
     def refresh(self, topics: Sequence[str]) -> None:
-        """Ask for the metadata of these topics, and keep their leaders.
-        Raises OncelogError naming a topic that does not exist."""
+        """Ask for the metadata of these topics, and store which brokers lead their partitions. Raises OncelogError
+        naming a topic that does not exist."""
         appears = Deadline(min(_TOPIC_APPEARS_MS, self.settings.call_timeout_ms // 4))
 
         def attempt() -> None:
@@ -200,12 +201,13 @@ class Cluster:
     def list_offsets(
         self, timestamps: Mapping[Partition, int], isolation_level: int | None = None
     ) -> dict[Partition, int]:
-        """Return, for each partition, the offset of a time in milliseconds; -1 asks for the partition's end, -2 for its
-        first offset.
+        """Return, for each partition, the first offset at or after a time in milliseconds; -1 asks for the partition's
+        end, -2 for its first offset.
 
-        The end is the LSO, or the high watermark at READ_UNCOMMITTED. None: the settings say which isolation level.
+        The end is the LSO, or the high watermark at READ_UNCOMMITTED. `isolation_level` None: the one in the client's
+        settings.
 
-        A time after the last record answers -1. Each leader is asked once for all its partitions.
+        For a time after the last record the answer is -1. Each leader is asked once for all its partitions.
         """
         found: dict[Partition, int] = {}
         level = self.settings.isolation_level if isolation_level is None else isolation_level
@@ -249,11 +251,13 @@ class Cluster:
         self.retrying(attempt, timeout_ms)
 
     def ask(self, api_key: int, request: object) -> AnyMessage:
-        """Ask any broker once. Raises KafkaError if no answer comes; the effect is then unknown."""
+        """Send a request to any broker, once, and return the answer. Raises KafkaError if no answer comes; the effect
+        is then unknown."""
         return self._call_any((api_key, request))
 
     def ask_coordinator(self, key_type: int, key: str, api_key: int, request: object) -> AnyMessage:
-        """Return the answer of the coordinator of a GROUP or a TRANSACTION; as `ask`."""
+        """Send a request to the coordinator of this group or transactional id, and return the answer. Raises as
+        `ask`."""
         types = schema_of(versions.FIND_COORDINATOR, SPOKEN[versions.FIND_COORDINATOR])
         find = types.request_types.FindCoordinatorRequest(key=key, key_type=key_type)
         found = self.ask(versions.FIND_COORDINATOR, find)
@@ -263,7 +267,8 @@ class Cluster:
         return self._call(Address(found.host, found.port), api_key, request)
 
     def offers(self, method: str) -> bool:
-        """Return True if the cluster has this private call, which only oncelog has. Raises as `private_call`."""
+        """Return True if the cluster has this private call, which means that it is oncelog. Raises as
+        `private_call`."""
         connection = self.retrying(self._any_connection)
         return KEY_OF_METHOD[method] in self._brokers[connection.address].versions
 
@@ -273,9 +278,10 @@ class Cluster:
         return self._brokers[connection.address].features.get(name, 0)
 
     def private_call(self, method: str, request: PrivateRequest) -> AnyMessage:
-        """Make a sink call (`oncelog.protocol.private_api`), and repeat it while its error code is retriable.
+        """Make a private call of Spark's sink (`oncelog.protocol.private_api`), and repeat it while its error code is
+        retriable.
 
-        Raises OncelogError when the broker is not oncelog, and KafkaError for codes that are final.
+        Raises OncelogError when the broker is not oncelog, and KafkaError for codes that no repetition cures.
         """
 
         def attempt() -> AnyMessage:
@@ -324,7 +330,8 @@ class Cluster:
         self.retrying(attempt)
 
     def open_connection(self, address: Address) -> Connection:
-        """Open a connection of the caller's own, for pipelining, and check its API versions. The caller closes it."""
+        """Open a connection that the caller alone uses, to send several requests before reading answers. Check its API
+        versions. The caller closes it."""
         timeout_ms = (
             self.settings.request_timeout_ms
             if self._has_answered
@@ -339,7 +346,8 @@ class Cluster:
         return connection
 
     def schema(self, address: Address, api_key: int) -> Schema:
-        """Return the schema that this client speaks. Raises OncelogError if the broker does not serve it."""
+        """Return the encoder and decoder of the API's version that this client speaks. Raises OncelogError if the
+        broker does not serve it."""
         version = SPOKEN[api_key]
         broker = self._brokers.get(address)
         if broker is None:
@@ -354,8 +362,8 @@ class Cluster:
         return schema_of(api_key, version)
 
     def check_partition(self, partition: Partition, error_code: int) -> None:
-        """Raise KafkaError for a code that is not NONE.
-        A code that tells of another leader makes the client forget the topic's leaders."""
+        """Raise KafkaError unless the code is NONE. One such as NOT_LEADER also makes the client look for the leader
+        anew."""
         code = error_code_of(error_code)
         if code is ErrorCode.NONE:
             return
@@ -465,7 +473,8 @@ class Cluster:
 
 
 def _negotiate(connection: Connection, deadline: Deadline) -> _Broker:
-    """Return what this broker serves. Our software name makes oncelog list its private calls too."""
+    """Ask the broker for its API versions and features, and return them. Our software name makes oncelog list its
+    private calls too."""
     schema = schema_of(versions.API_VERSIONS, API_VERSIONS_VERSION)
     request = schema.request_types.ApiVersionsRequest(
         client_software_name=CLIENT_SOFTWARE_NAME,

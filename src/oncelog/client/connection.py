@@ -44,7 +44,7 @@ _LOGIN_AGAIN_AFTER: Final = 0.85
 
 
 class Deadline:
-    """A point in time at which waiting ends."""
+    """A point in time at which a blocking call gives up."""
 
     def __init__(self, timeout_ms: int) -> None:
         self.timeout_ms = timeout_ms
@@ -66,7 +66,7 @@ class _Waiting(NamedTuple):
 
 
 class Connection:
-    """A connection that is open; `connect` makes it."""
+    """A blocking connection to one broker, opened by `connect`."""
 
     def __init__(self, address: Address, stream: socket.socket, client_id: str) -> None:
         self.address = address
@@ -143,7 +143,8 @@ class Connection:
         return self.receive(deadline)
 
     def call_private(self, method: str, request: PrivateRequest, deadline: Deadline) -> AnyMessage:
-        """Make a call of `oncelog.protocol.private_api` and return its answer. Raises as `call` does."""
+        """Make a private call of oncelog (`oncelog.protocol.private_api`) and return its answer. Raises as `call`
+        does."""
         assert not self._waiting, "answers are in order: receive what was sent before"
         self._log_in_again(deadline)
         head = self._head(KEY_OF_METHOD[method], PRIVATE_VERSION, is_flexible=True)
@@ -187,7 +188,8 @@ class Connection:
         self.close()
 
     def _log_in_again(self, deadline: Deadline) -> None:
-        """Log in again if it is time and no answer is pending: answers come in order."""
+        """Log in again if the session ends soon (KIP-368). This must wait until no answer is pending: answers come in
+        order."""
         if not self._waiting and time.monotonic() >= self._logs_in_again_at:
             self._log_in(deadline)
 

@@ -6,9 +6,9 @@ records.
         async for record in consumer:
             print(record.partition, record.offset, record.value)
 
-The program hears of assignments and errors inside its own calls for records. A partition is given up between two such
-calls, so no record of it is being processed then. Offsets are committed there, too: those of the records before the
-call. A program that crashes while it processes a record reads that record again.
+Callbacks about assignments and errors come inside the program's own calls for records. A partition is given up between
+two such calls, so no record of it is being processed then. Offsets are committed there, too: those of the records
+before the call. A program that crashes while it processes a record reads that record again.
 """
 
 import asyncio
@@ -186,7 +186,8 @@ class Consumer:
         return frozenset(self._started().core.partitions)
 
     def group_metadata(self) -> GroupMember:
-        """Return this consumer's identity in its group, for `send_offsets_to_transaction`. Call it each time."""
+        """Return this consumer's identity in its group, for `send_offsets_to_transaction`. It changes with each
+        rebalance, so call this each time."""
         if self.settings.group_id is None:
             raise IllegalStateError("this consumer has no group: give group_id")
         return self._started().member
@@ -200,7 +201,8 @@ class Consumer:
         return self.next_in_hand() or await self._next()
 
     def next_in_hand(self) -> ConsumerRecord | None:
-        """Return the next record that is fetched already; None: a call would have to wait. Any thread may call it."""
+        """Return the next record if it is fetched already, without a wait; None: `poll` would have to wait. Any thread
+        may call it."""
         run = self._run
         if run is not None and not run.needs_attention and not self._is_closed:
             hand = self._hand
@@ -254,9 +256,10 @@ class Consumer:
     ) -> AsyncIterator[list[ConsumerRecord]]:
         """Yield the committed records below the present high watermarks, in lists; end when all are decided.
 
-        It serves programs that restore state. To stop at the last stable offset is a trap: an open transaction may hold
-        records that were there at the start, and are committed a moment later. This call waits until it is decided.
-        Without partitions: all that are assigned. Raises TimedOutError that names a partition which stays undecided.
+        It serves programs that restore their state from a topic. To stop at the last stable offset would miss records
+        of a transaction that is still open, and is committed a moment later. This call waits until each such
+        transaction has ended. Without partitions: all that are assigned. Raises TimedOutError that names a partition
+        which stays undecided.
         """
         run = self._started()
         if not self.settings.reads_committed:
@@ -286,7 +289,8 @@ class Consumer:
     def _cut(
         self, batch: list[ConsumerRecord], ends: Mapping[Partition, int]
     ) -> list[ConsumerRecord]:
-        """Return the records below the partition's end. The next call reads the others again."""
+        """Return the batch's records below the partition's end. The others are given back, and the next call reads them
+        again."""
         partition = batch[0].topic_partition
         end = ends[partition]
         if batch[-1].offset < end:
@@ -301,7 +305,8 @@ class Consumer:
         count: int,
         ends: Mapping[Partition, int] | None = None,
     ) -> list[ConsumerRecord]:
-        """Read records of one partition. Empty: the time is over, or with `ends` a partition has come to its end."""
+        """Return records of one partition. An empty list: the time is over, or with `ends` a partition has reached its
+        end."""
         if self._is_reading:
             raise IllegalStateError("another task reads from this consumer: use one for each task")
         self._is_reading = True
@@ -471,7 +476,8 @@ class Consumer:
         return self._run
 
     async def _attend(self) -> None:
-        """Handle rebalances, due offset commits and errors, between two records."""
+        """Do what is due between two records: call the program's callbacks of a rebalance, commit offsets, raise
+        errors."""
         assert self._rebalances is not None
         await self._rebalances.attend()
 

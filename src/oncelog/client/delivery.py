@@ -26,10 +26,10 @@ OnDelivery = Callable[[RecordMetadata | None, ClientError | None], None]
 
 
 class Delivery:
-    """A promise that a record is delivered. Awaiting it returns the `RecordMetadata`, or raises the record's
+    """The pending result of `send`. Awaiting it returns the record's `RecordMetadata`, or raises the record's
     `ClientError`.
 
-    It may be awaited often, by many, or by nobody.
+    It may be awaited often, by several tasks, or by none.
     """
 
     __slots__ = (
@@ -49,7 +49,7 @@ class Delivery:
         key_size: int,
         value_size: int,
     ) -> None:
-        """A delivery of the newest record in `batch`; None: the record is in no batch yet."""
+        """Make the delivery of the record that was appended last to `batch`; None: the record is in no batch yet."""
         self._batch = batch
         self._index = -1 if batch is None else batch.record_count - 1
         self._error: ClientError | None = None
@@ -111,7 +111,7 @@ class Delivery:
             self._batch.watch(watcher)
 
     def call_in_order(self, call: Callable[[], None]) -> None:
-        """Call back once the delivery is done, in the order of the records of the batch."""
+        """Call `call` once the delivery is done. Calls of one batch come in the order of its records."""
         if self._batch is None or self.done():
             self._calls_in_order(call)
             return
@@ -131,7 +131,7 @@ class Delivery:
             ]
 
     def placed(self, batch: ProducerBatch) -> None:
-        """Note that the record is now the newest in `batch`."""
+        """Set the batch to which the record was appended last; its outcome becomes the delivery's."""
         # The index first: another thread may look at any time.
         self._index = batch.record_count - 1
         self._batch = batch
@@ -140,14 +140,14 @@ class Delivery:
             watcher()
 
     def settled(self, batch: ProducerBatch | None, error: ClientError | None) -> None:
-        """Note that the record has left the waiting line: it went into a batch, or failed."""
+        """End the record's wait for metadata or memory: it went into `batch`, or failed with `error`."""
         if batch is not None:
             self.placed(batch)
         elif error is not None:
             self.failed(error)
 
     def failed(self, error: ClientError) -> None:
-        """Note that the record failed before it came into a batch."""
+        """End the delivery with an error: the record was never put into a batch."""
         self._error = error
         watchers, self._watchers = self._watchers, None
         for watcher in watchers or ():

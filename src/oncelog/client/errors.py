@@ -79,7 +79,7 @@ class UnsupportedError(FatalError):
 class NoOffsetError(ClientError):
     """The offset to read from does not exist: it is out of the log, was truncated, or nothing was ever committed.
 
-    `partition` says where; `offset` is the position, -1 where there was none. Seek to another one, and go on.
+    `partition` and `offset` name the position; offset -1: there was none. The program must seek to another offset.
     """
 
     def __init__(

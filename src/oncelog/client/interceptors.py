@@ -14,7 +14,7 @@ ParamsT = ParamSpec("ParamsT")
 
 
 class OutgoingRecord:
-    """A record before it is serialized. An interceptor may change it."""
+    """A record before it is serialized. Interceptors may change its fields."""
 
     __slots__ = ("headers", "key", "partition", "timestamp_ms", "topic", "value")
 
@@ -35,18 +35,19 @@ class Interceptor(Protocol):
     """A program's hook into its producer. An exception that it raises is logged, and changes nothing."""
 
     def on_send(self, record: OutgoingRecord) -> OutgoingRecord:
-        """Return the record that is sent: this one, or another."""
+        """Get a record before it is serialized; return the record to send, this one or another."""
         ...
 
     def on_acknowledgement(
         self, metadata: RecordMetadata | None, error: ClientError | None
     ) -> None:
-        """Hear that the record was delivered, or that it failed with `error`."""
+        """Be told the outcome of a record: `error` None means that it was delivered, at the place in `metadata`."""
         ...
 
 
 def intercepted(interceptors: Sequence[Interceptor], record: OutgoingRecord) -> OutgoingRecord:
-    """Return the record after all interceptors have seen it, in order."""
+    """Give the record to each interceptor in order, and return what the last one returned. One that raises is logged
+    and skipped."""
     for interceptor in interceptors:
         try:
             record = interceptor.on_send(record)
@@ -58,7 +59,7 @@ def intercepted(interceptors: Sequence[Interceptor], record: OutgoingRecord) -> 
 def guarded(
     call: Callable[ParamsT, None], *arguments: ParamsT.args, **named: ParamsT.kwargs
 ) -> None:
-    """Call the program's own code. An exception that it raises is logged, and ends nothing."""
+    """Call a function of the program's own. An exception that it raises is logged, and has no other effect."""
     try:
         call(*arguments, **named)
     except Exception:

@@ -4,8 +4,8 @@
  SaslHandshake(mechanism) ─▶ SaslAuthenticate … ─▶ the user's, until the session ends ─▶ the same again
 ```
 
-A refusal that no repetition changes is an OncelogError. A break on the way is an OSError or a KafkaError, and worth
-another try.
+A refused login is an OncelogError, and no repetition changes it. A broken connection is an OSError or a KafkaError, and
+worth another try.
 """
 
 import socket
@@ -68,9 +68,9 @@ def with_tls(stream: socket.socket, host: str, login: ClientLogin) -> socket.soc
 
 
 def login_exchange(where: str, login: ClientLogin) -> Exchange:
-    """Yield each request of a login with its schema, and receive the answer by `send`.
+    """Run a login as a generator: it yields each request with its schema, and gets the answer by `send`.
 
-    Returns how long the session lasts; None: it does not end. Raises OncelogError for a login that is refused.
+    It returns how long the session lasts; None: it does not end. Raises OncelogError for a login that is refused.
     """
     handshake = schema_of(versions.SASL_HANDSHAKE, _HANDSHAKE_VERSION)
     answer = yield (

@@ -19,7 +19,8 @@ PREFIX: Final = "oncelog_client_"
 
 
 class Value(NamedTuple):
-    """One number of a series. `name` ends in _total for a counter; a pair is the count and the sum of a summary."""
+    """One number of a metric. A `name` that ends in _total is a counter; a pair is the count and the sum of a
+    summary."""
 
     name: str
     help: str
@@ -32,7 +33,8 @@ Read = Callable[[], Iterable[Value]]
 
 
 class _Clients:
-    """The collector of one registry, for all its clients: Prometheus allows each family of series one head."""
+    """The Prometheus collector of one registry, for all clients in it: Prometheus wants each metric described only
+    once."""
 
     def __init__(self) -> None:
         self.clients: dict[object, Read] = {}

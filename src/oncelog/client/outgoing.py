@@ -18,8 +18,8 @@ HeaderPairs = Sequence[tuple[str, bytes | None]]
 
 
 class Outgoing:
-    """Turns what the program sends into records.
-    It keeps no record, so threads may share it if its parts can be shared."""
+    """Turns what the program sends into serialized records. It has no state of its own, so threads may share it if
+    serializers and interceptors can be shared."""
 
     def __init__(
         self,
@@ -42,7 +42,8 @@ class Outgoing:
         headers: HeaderPairs,
         on_delivery: OnDelivery | None,
     ) -> tuple[Record, OnDelivery | None]:
-        """Return the record to send, and the callback for its delivery. The record has its own copy of the headers.
+        """Apply interceptors and serializers. Return the record to send, and the callback for its delivery. The record
+        has its own copy of the headers.
 
         Raises SerializationError.
         """

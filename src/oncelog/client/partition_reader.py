@@ -1,13 +1,14 @@
-"""Reads the offsets [start, end) of one partition by position, at read_committed unless the cluster's settings differ.
+"""Reads the offsets [start, end) of one partition for Spark's source, at read_committed unless the cluster's settings
+differ.
 
 The reader asks for a position, not for records: control batches, aborted data and what compaction removed take offsets
 too. So the record at `end - 1`, or any record at all, may not exist. After each response the position is the offset
 behind the last batch in it, whatever that batch showed. Reading is over when the position has reached `end`. It is also
 over when a response is empty although everything below `end` is decided.
 
-A plan that asks for outcomes shows every record with what became of its transaction. A leader names the aborted
-transactions only to readers of committed records, and only up to the last stable offset. So the reader fetches like
-that until it is there. Records behind it are read uncommitted and called undecided.
+A plan with outcomes yields every record, also aborted ones, each with what became of its transaction. A leader names
+the aborted transactions only to readers of committed records, and only up to the last stable offset. So the reader
+fetches like that until it is there. Records behind it are read uncommitted and called undecided.
 
 The next request leaves before the last answer is decoded, so broker and reader work at the same time.
 """
@@ -49,12 +50,13 @@ UNDECIDED: Final = "undecided"
 
 
 class DataLossError(OncelogError):
-    """Planned offsets are not in the log: retention, truncation or a topic created anew."""
+    """Offsets that a Spark query planned to read are no longer in the log: retention, truncation or a topic created
+    anew."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """The offsets of a partition to read, and what to do about offsets that are gone."""
+    """What to read of one partition: its offsets, from `start` to before `end`, and what to do if some are gone."""
 
     partition: Partition
     start: int
@@ -84,8 +86,8 @@ def read_partition(
 
 
 class _Runs:
-    """The batches of an answer in order, cut where the transaction's outcome changes.
-    The Arrow columns of a run share one outcome."""
+    """The batches of an answer in order, grouped into runs in which all transactions have one outcome (committed,
+    aborted, undecided)."""
 
     def __init__(self) -> None:
         self.found: list[tuple[str, list[tuple[int, BatchHeader]]]] = []
@@ -99,7 +101,7 @@ class _Runs:
 
 
 class _Aborted(Protocol):
-    """A transaction that a fetch response names as aborted."""
+    """An aborted transaction in a Fetch response: its producer id and first offset."""
 
     @property
     def producer_id(self) -> int: ...
@@ -108,7 +110,7 @@ class _Aborted(Protocol):
 
 
 class _Answer(Protocol):
-    """The partition's part of a fetch response, in the version that the client speaks."""
+    """One partition's part of a Fetch response."""
 
     @property
     def records(self) -> bytes | None: ...
@@ -139,7 +141,8 @@ class _PartitionReader:
 
     @property
     def _tells_outcomes(self) -> bool:
-        """True if the next request asks for decided records and the list of aborted transactions."""
+        """True if the next request reads committed records and the list of aborted transactions, to tell outcomes
+        apart."""
         return self._plan.with_outcome and not self._is_behind_stable
 
     def close(self) -> None:
@@ -167,7 +170,8 @@ class _PartitionReader:
             )
 
     def _next_answer(self) -> _Answer | None:
-        """Return the partition's part of a fetch response; None when the position was moved instead."""
+        """Fetch at the position, and return the partition's part of the response. None: the offsets there are gone, so
+        the position was moved."""
         try:
             return self._cluster.retrying(self._fetch)
         except KafkaError as error:
@@ -177,7 +181,7 @@ class _PartitionReader:
         return None
 
     def _fetch(self) -> _Answer:
-        """Make one attempt: send a request unless one is under way, and receive."""
+        """Make one attempt at a fetch: send a request unless one is under way, and receive its answer."""
         deadline = Deadline(self._cluster.settings.request_timeout_ms)
         try:
             if self._connection is None:
@@ -217,7 +221,7 @@ class _PartitionReader:
         self._connection.send(schema, request, deadline)
 
     def _take(self, answer: _Answer) -> Iterator[Columns]:
-        """Move the position, send the next request, then decode this answer."""
+        """Set the position behind this answer, send the next request, and then yield this answer's decoded records."""
         records = answer.records or b""
         aborted = [
             AbortedTransaction(transaction.producer_id, transaction.first_offset)
@@ -246,7 +250,7 @@ class _PartitionReader:
                 yield replace(columns, outcome=outcome) if self._plan.with_outcome else columns
 
     def _outcome(self, header: BatchHeader, is_visible: bool) -> str | None:
-        """Return what became of a batch's transaction; None: its records are not shown."""
+        """Return the outcome of a batch's transaction; None: its records are not shown."""
         if is_visible:
             is_undecided = header.is_transactional and self._is_behind_stable
             return UNDECIDED if is_undecided and self._plan.with_outcome else COMMITTED
@@ -259,7 +263,7 @@ class _PartitionReader:
             self.close()  # the next fetch connects again
 
     def _no_progress(self, answer: _Answer, record_bytes: int) -> None:
-        """Handle an answer without a whole batch.
+        """Handle an answer without a whole batch: fetch more bytes, wait, or find that the log ends.
 
         The batch may be above the size limit, the log may end here, or the leader may not have the batch yet.
         """
@@ -284,8 +288,8 @@ class _PartitionReader:
         return min(answer.last_stable_offset, answer.high_watermark)
 
     def _wait_for_end(self, readable_end: int) -> None:
-        """Wait until the leader's log reaches the plan's end.
-        A leader that is behind was just elected, or lost its tail."""
+        """Wait until the leader's log reaches the end of the plan. A leader that is behind was just elected, or lost
+        the last records."""
         partition = self._plan.partition
 
         def attempt() -> None:

@@ -42,12 +42,12 @@ _CRC_AT: Final = 17
 
 
 class ProducerFencedError(OncelogError):
-    """The leader refuses this producer: its transaction was decided or taken over by a newer one."""
+    """The leader refuses this producer: a newer one took its place, or its transaction has ended already."""
 
 
 class ProducePipeline:
-    """The Produce requests of one producer id and epoch. `send` returns early;
-    `flush` returns when all batches are on disk."""
+    """Sends record batches under one producer id and epoch, several at a time. `send` returns early; `flush` waits
+    until all are acknowledged."""
 
     def __init__(self, cluster: Cluster, transactional_id: str) -> None:
         self._cluster = cluster
@@ -110,7 +110,7 @@ class ProducePipeline:
         self._under_way.setdefault(leader, deque()).append(batch)
 
     def _receive_one(self) -> None:
-        """Receive the answer to the oldest batch of some leader."""
+        """Receive one answer: to the oldest unanswered batch at one of the leaders."""
         leader, batches = next((key, value) for key, value in self._under_way.items() if value)
         deadline = Deadline(self._cluster.settings.request_timeout_ms)
         try:
@@ -144,7 +144,8 @@ class ProducePipeline:
         self._cluster.check_partition(batch.partition, code.value)
 
     def _repair(self, error: KafkaError) -> None:
-        """Send every unanswered batch again, until all are under way. The next answers show whether that helped.
+        """Close all connections, and send every unanswered batch again in order. The next answers show whether that
+        helped.
 
         OUT_OF_ORDER_SEQUENCE_NUMBER counts as retriable: it follows from a predecessor that failed or is still being
         verified, and the whole queue goes out again from its head.

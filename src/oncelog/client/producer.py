@@ -90,8 +90,8 @@ class Transaction:
     async def prepare(self) -> PreparedTransaction:
         """Prepare this transaction, as `Producer.prepare_transaction` does.
 
-        After this an exception leaves the transaction prepared: the other system decides, and a next producer reads the
-        decision there.
+        After this an exception does not abort the transaction. It waits for `complete_transaction`, here or in the next
+        producer of its transactional id.
         """
         return await self._producer.prepare_transaction()
 
@@ -203,7 +203,8 @@ class Producer:
         headers: HeaderPairs = (),
         on_delivery: OnDelivery | None = None,
     ) -> Delivery:
-        """Take a record, and return at once. Await the `Delivery` for the record's offset or its error.
+        """Send a record: put it into the buffer, and return at once. Await the `Delivery` for the record's offset or
+        its error.
 
         Keys and values are bytes, or text, or what the serializers take. Raises SerializationError, IllegalStateError
         for a call that the producer's state does not allow, and BufferExhaustedError if no room is left and the program
@@ -239,7 +240,8 @@ class Producer:
         headers: HeaderPairs = (),
         into: list[Delivery] | None = None,
     ) -> list[Delivery]:
-        """Take many records, each a key and a value. It waits for room, and lets the network have its turn.
+        """Send many records, each a key and a value. It waits for room in the buffer, and lets the network run in
+        between.
 
         The list `into` receives each delivery as its record is taken. So the program has them after a cancellation or
         an error, too. Raises as `send` does.
@@ -267,7 +269,8 @@ class Producer:
     def accept(
         self, record: Record, delivery: Delivery, on_delivery: OnDelivery | None = None
     ) -> None:
-        """Take a serialized record: the part of `send` that belongs to the event loop. Raises as `send` does."""
+        """Put a serialized record into the buffer: the part of `send` that must run on the event loop. Raises as `send`
+        does."""
         run = self._started()
         batch = run.core.append_to_open(*record)
         if batch is not None:
@@ -278,7 +281,8 @@ class Producer:
             self._call_when_done(delivery, on_delivery)
 
     def take(self, record: Record, delivery: Delivery, on_delivery: OnDelivery | None) -> None:
-        """Take a serialized record from another thread. The delivery tells the errors that `accept` would raise."""
+        """Put a serialized record from another thread into the buffer. Errors that `accept` would raise go to the
+        delivery instead."""
         try:
             self.accept(record, delivery, on_delivery)
         except ClientError as error:
@@ -298,7 +302,7 @@ class Producer:
 
     @property
     def line(self) -> Line:
-        """The records that wait for metadata or for memory."""
+        """The records that are in no batch yet, because they wait for metadata or for memory."""
         return self._started().core.line
 
     def _place(self, run: ProducerLoop, record: Record, delivery: Delivery) -> None:
@@ -321,7 +325,7 @@ class Producer:
             delivery.failed(error)
 
     async def ready(self) -> None:
-        """Return when no record waits for memory. A loop that awaits this sends as fast as brokers take records."""
+        """Wait until no record waits for memory. A loop that awaits this sends as fast as brokers take records."""
         await self._started().no_line()
 
     async def flush(self) -> None:
@@ -439,15 +443,16 @@ class Producer:
 
     @property
     def prepared(self) -> PreparedTransaction | None:
-        """The prepared transaction that waits for its decision, perhaps a former producer's; None if there is none."""
+        """The prepared transaction that still must be committed or aborted, perhaps one of a former producer; None if
+        there is none."""
         found = self._transactional().core.transactions.prepared
         return found if found is not None and found.has_transaction else None
 
     async def complete_transaction(self, stored: PreparedTransaction | str | None) -> Completion:
         """Commit the prepared transaction if it is `stored`, the one that the other system holds; otherwise abort it.
 
-        A producer that starts calls this first. It returns what it did: NOTHING if no transaction was open. After
-        TimedOutError call it again.
+        A program with two-phase commit calls this first after a start. It returns what was done: NOTHING if no
+        transaction was open. After TimedOutError call it again.
         """
         if not isinstance(stored, PreparedTransaction):
             stored = PreparedTransaction.parse(stored)

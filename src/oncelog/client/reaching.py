@@ -15,7 +15,8 @@ NETWORK_NAMES: Final = tuple(one.name for one in fields(NetworkOptions))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Both:
-    """The settings of a client that its network needs, too."""
+    """The settings that belong both to a client and to its network: the request's time-out and the pauses between
+    retries."""
 
     request_timeout_ms: int = 30_000
     retry_backoff_ms: int = 100

@@ -21,7 +21,7 @@ class Rebalances:
         self.on_lost: Told | None = None
 
     def positions(self) -> dict[Partition, OffsetToCommit]:
-        """Return the program's position in each partition whose position is known."""
+        """Return the offset of the next record for the program, for each partition where it is known."""
         found: dict[Partition, OffsetToCommit] = {}
         core = self._run.core
         for partition in core.partitions:
@@ -31,9 +31,10 @@ class Rebalances:
         return found
 
     async def attend(self) -> None:
-        """Handle the changes of the assignment, and commit the offsets that are due.
+        """Do what is due between two records: call the program's callbacks for gained and lost partitions, and commit
+        offsets.
 
-        Raises errors that end the consumer, and those of the program's callbacks.
+        Raises errors that end the consumer, and those of the callbacks.
         """
         run = self._run
         run.needs_attention = False
@@ -50,8 +51,8 @@ class Rebalances:
         run.wake()
 
     async def _tell(self, change: Change) -> None:
-        """Call the program's callbacks for a change.
-        The change holds even if a callback fails: the partitions are gone all the same."""
+        """Call the program's callbacks for a change of its partitions. The change holds even if a callback raises: the
+        partitions are gone all the same."""
         run, hand, core = self._run, self._hand, self._run.core
         names = dict(run.names)
         gone = change.lost | change.revoked

@@ -1,10 +1,11 @@
-"""One transaction under an epoch of its own: opening it fences all earlier ones of its name.
+"""One transaction under a producer epoch of its own: opening it fences all earlier ones of its transactional.id.
 
-`opened` asks for a producer id (InitProducerId). Its answer comes when an earlier transaction of the name is over, with
-all of its markers written. So what that one committed can be read from then on, and nothing else of it ever will be.
+`opened` asks for a producer id (InitProducerId). The answer comes when an earlier transaction of this transactional.id
+has ended, with all of its markers written. So what it committed can be read from then on, and nothing is added later.
 
 An epoch serves one transaction, so no answer can be taken for that of another one. A commit whose answer is lost is not
-asked for again: `CommitUnknownError`. Who needs to know opens the next transaction, and reads what is committed.
+asked for again: `CommitUnknownError`. A caller who needs to know opens the next transaction, and reads what is
+committed.
 """
 
 import contextlib
@@ -33,11 +34,12 @@ _LOST: Final = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_O
 
 
 class TransactionOverError(OncelogError):
-    """A newer producer has the name, or the coordinator ended the transaction."""
+    """A newer producer has opened this transactional.id, or the coordinator has ended the transaction."""
 
 
 class CommitUnknownError(OncelogError):
-    """The commit was asked for and not answered: it may have happened, and may still happen until the next epoch."""
+    """The commit was requested, and no answer came. It may have happened, and may still happen until the next producer
+    gets a new epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,8 @@ class SingleTransaction:
     def opened(
         cls, cluster: Cluster, transactional_id: str, timeout_ms: int
     ) -> "SingleTransaction":
-        """The coordinator aborts it `timeout_ms` after its first batch.
+        """Open a transaction under a new epoch, and return it. The coordinator aborts it `timeout_ms` after its first
+        batch.
 
         Raises TransactionOverError where two open at once, OncelogError for a time-out that the broker does not allow,
         and KafkaError.
@@ -78,7 +81,7 @@ class SingleTransaction:
         return cluster.retrying(attempt)
 
     def commit(self) -> None:
-        """Returns once it is decided; the markers follow.
+        """Commit, and return once the coordinator has decided it; the markers follow.
 
         Raises CommitUnknownError, TransactionOverError, KafkaError.
         """
@@ -107,7 +110,7 @@ class SingleTransaction:
         self.cluster.retrying(attempt)
 
     def abort(self) -> None:
-        """Try it once, so that readers need not wait for the time-out. It never undoes a commit."""
+        """Try once to abort, so that readers need not wait for the time-out. It never undoes a commit."""
         with contextlib.suppress(OncelogError):
             self._end(is_commit=False)
 

@@ -25,13 +25,15 @@ Pairs = MutableSequence[tuple[str, bytes | None]]
 
 
 class Tracing:
-    """The spans of one producer or consumer. `tracer_provider` None: the provider of the process."""
+    """Makes the spans of one producer's or consumer's records. `tracer_provider` None: the one that is set for the
+    process."""
 
     def __init__(self, tracer_provider: "TracerProvider | None" = None) -> None:
         self._tracer = trace.get_tracer("oncelog.client", tracer_provider=tracer_provider)
 
     def sending(self, topic: str, headers: Pairs, on_delivery: OnDelivery | None) -> OnDelivery:
-        """Begin the record's span, and write the span into the headers, unless the program has written one."""
+        """Start the span of a record that is sent, and write its id into the headers, unless the program has done so.
+        Return the callback that ends it."""
         span = self._tracer.start_span(
             f"send {topic}",
             kind=SpanKind.PRODUCER,
@@ -49,7 +51,8 @@ class Tracing:
 
     @contextmanager
     def processing(self, record: ConsumerRecord) -> Iterator[Span]:
-        """Open the span of what a program does with a record: a child of the record's own span."""
+        """Open the span for the work of a program with a record, as a child of the span with which the record was
+        sent."""
         carrier = {name: value.decode("latin-1") for name, value in record.headers if value}
         with self._tracer.start_as_current_span(
             f"process {record.topic}",

@@ -24,7 +24,7 @@ _UNITS: Final = {"ms": "MS", "bytes": "BYTES", "port": "PORT", "host": "HOST", "
 
 
 class SettingsParser:
-    """The settings classes of one program and the parser made from them."""
+    """Parses the command line of one program into its settings classes."""
 
     def __init__(
         self,
@@ -69,7 +69,8 @@ class SettingsParser:
                 )
 
     def read(self, arguments: Sequence[str]) -> dict[type[BaseSettings], BaseSettings]:
-        """Return one settings object for each class. Raises WrongUse; `--help` ends the process."""
+        """Parse the arguments, and return an object of each settings class. Raises WrongUse; `--help` ends the
+        process."""
         given = vars(self._parser.parse_args(arguments))
         config = given.pop("config")
         flags = {

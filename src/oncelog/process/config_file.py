@@ -21,7 +21,8 @@ from oncelog.process.variables import meant
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """The contents of a settings file, as text: a value means the same here and in a variable."""
+    """The contents of a settings file. Values are kept as text, so that they mean the same as in an environment
+    variable."""
 
     path: Path
     tables: Mapping[str, Mapping[str, str]]
@@ -72,8 +73,8 @@ class ConfigFile:
     def refuse_unknown(
         self, kinds: Sequence[type[BaseSettings]], fixed: Mapping[str, Mapping[str, str]]
     ) -> None:
-        """Raise OncelogError for a key that none of these classes has, and for a key of `fixed`, with the reason that
-        stands there."""
+        """Raise OncelogError for a key in the file that none of these classes has. Raise it also for a key in `fixed`,
+        which maps table and key to the reason."""
         for kind in kinds:
             for key in self.values_of(kind):
                 why = fixed.get(table_of(kind), {}).get(key)
@@ -104,8 +105,8 @@ def not_toml(path: Path, text: str, error: ValueError) -> str:
 
 
 def _by_their_names(table: str, values: Mapping[str, str]) -> dict[str, str]:
-    """Return the values under the present names of their keys.
-    Where a key has a former and a present name, the present counts."""
+    """Return the values of a table with former names of keys replaced by the present ones. Where both are given, the
+    present name counts."""
     former = FORMER.get(table, {})
     return {former[key]: value for key, value in values.items() if key in former} | {
         key: value for key, value in values.items() if key not in former
@@ -127,8 +128,8 @@ def _shown(tables: Sequence[str]) -> str:
 
 
 def _place(path: Path, lines: Mapping[tuple[str, str], int], table: str, key: str) -> str:
-    """Return the file with the line of a key, if it is known: TOML has spellings in which a key has no line of its
-    own."""
+    """Return the file's path with the line of this key, for an error. TOML has spellings in which a key has no line of
+    its own."""
     line = lines.get((table, key))
     return str(path) if line is None else f"{path}:{line}"
 

@@ -14,7 +14,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Connections(Generic[K]):
-    """Open connections by any key. `now` may come from any clock that does not go back."""
+    """The open connections of a small server, by any key. `now` may come from any clock that does not go back."""
 
     def __init__(self, count_max: int) -> None:
         assert count_max > 0, count_max
@@ -27,8 +27,8 @@ class Connections(Generic[K]):
         return len(self._addresses)
 
     def opened(self, key: K, address: str, now: float) -> K | None:
-        """Note a new connection, and return the one to close for it;
-        the new one itself, if all others are being served."""
+        """Add a new connection. Return the one to close because there are too many, perhaps the new one itself; None:
+        there is room."""
         self._addresses[key] = address
         self._counts[address] += 1
         self._waiting_since[key] = now
@@ -38,7 +38,7 @@ class Connections(Generic[K]):
         return max(others, key=self._rank, default=key)
 
     def waits(self, key: K, now: float) -> None:
-        """Note that a connection waits for its client. One that waits already keeps its time."""
+        """Record that a connection waits for its client from now on. One that waits already keeps its time."""
         if key in self._addresses:
             self._waiting_since.setdefault(key, now)
 
@@ -46,7 +46,7 @@ class Connections(Generic[K]):
         self._waiting_since.pop(key, None)
 
     def closed(self, key: K) -> None:
-        """Forget a closed connection; a second call is harmless."""
+        """Remove a closed connection; a second call is harmless."""
         address = self._addresses.pop(key, None)
         if address is None:
             return

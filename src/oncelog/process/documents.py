@@ -1,4 +1,4 @@
-"""The page that a message refers to: a file in a clone, an address where oncelog was installed without documents."""
+"""The place of a documentation page that a message refers to: a file in a clone, otherwise a web address."""
 
 import importlib.metadata
 from pathlib import Path

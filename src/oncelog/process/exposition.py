@@ -1,5 +1,5 @@
-"""Metrics as Prometheus reads them, and as OpenMetrics for a scrape that asks for it: only there have buckets
-exemplars."""
+"""The page of metrics in Prometheus's format, or in OpenMetrics for a scraper that asks for it: only there may buckets
+have exemplars."""
 
 from collections.abc import Callable
 from typing import Final
@@ -21,7 +21,7 @@ OPENMETRICS_CONTENT_TYPE: Final = f"{OPENMETRICS}; version=1.0.0; charset=utf-8"
 
 
 def exposed(registry: CollectorRegistry, accept: str) -> tuple[bytes, str]:
-    """Return the page and its content type, for the Accept header of a scrape."""
+    """Return the page of metrics and its content type, for the Accept header of a scrape."""
     if OPENMETRICS in accept.lower():
         as_openmetrics: Callable[[CollectorRegistry], bytes] = (
             openmetrics.exposition.generate_latest

@@ -17,7 +17,7 @@ _LOOPBACK_NAMES: Final = frozenset({"localhost", "localhost.localdomain", "ip6-l
 
 
 class AllowedHosts:
-    """The hosts that a server accepts: loopback, the bound address, and the configured names.
+    """The names in a Host header that a server accepts: loopback, the address it is bound to, and the configured names.
     Ports are not compared."""
 
     def __init__(self, bound: str, configured: str = "") -> None:

@@ -1,4 +1,5 @@
-"""The bounds of every latency that is counted, so that those of different roles can be compared bucket by bucket."""
+"""The bucket bounds of all latency histograms. They are the same in every role, so latencies can be compared bucket by
+bucket."""
 
 from typing import Final
 

@@ -23,7 +23,7 @@ class LogLevel(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> "LogLevel | None":
-        """Return the level of a name in any case: Python spells levels in capitals."""
+        """Return the level of a name in any case, such as `INFO`: Python writes levels in capitals."""
         return next((one for one in cls if one.value == str(value).lower()), None)
 
 
@@ -33,7 +33,7 @@ class LogFormat(StrEnum):
 
 
 class Lines(logging.Formatter):
-    """Formats a log record as one line."""
+    """A log formatter that writes each record as one line of logfmt or JSON."""
 
     def __init__(self, node_id: int, log_format: LogFormat) -> None:
         super().__init__()
@@ -55,8 +55,7 @@ class Lines(logging.Formatter):
 
 
 def log_to_stderr(level: LogLevel, node_id: int, log_format: LogFormat = LogFormat.LOGFMT) -> None:
-    """Write the records of all loggers to stderr, from `level` on.
-    Libraries of other people write warnings and errors only."""
+    """Write log records of level `level` and above to stderr; of other people's libraries only warnings and errors."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Lines(node_id, log_format))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
@@ -66,7 +65,7 @@ def log_to_stderr(level: LogLevel, node_id: int, log_format: LogFormat = LogForm
 
 
 def log_as_node(node_id: int) -> None:
-    """Write this node id into further lines. A process starts with 0 if the controller gives it a node id."""
+    """Use this node id in log lines from now on. A process starts with 0 if the controller gives it a node id."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler.formatter, Lines):
             handler.formatter.node_id = node_id

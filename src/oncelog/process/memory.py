@@ -1,4 +1,4 @@
-"""Memory that is free is used again, and goes back to the system after some seconds.
+"""Settings of glibc's allocator: freed memory is used again, and given back to the system after some seconds.
 
 By itself glibc takes buffers of a megabyte from the system and gives them back with each request. The system fills each
 page anew: reading a megabyte took ten times as long as its copies. So glibc is told to keep free memory. After a burst
@@ -39,7 +39,7 @@ class _Mallinfo(ctypes.Structure):
 
 
 class FreeMemory:
-    """Gives free memory back to the system. Call `look` now and then."""
+    """Gives free memory back to the system, if there is much. The caller must call `look` now and then."""
 
     def __init__(self, free_bytes: Callable[[], int], give_back: Callable[[], object]) -> None:
         self._free_bytes = free_bytes
@@ -74,7 +74,7 @@ def _of_glibc() -> FreeMemory | None:
 
 @contextlib.asynccontextmanager
 async def giving_back() -> AsyncIterator[None]:
-    """Give free memory back within seconds, while the block runs."""
+    """Give free memory back to the system every few seconds, while the block runs."""
     memory = _of_glibc()
     if memory is None:
         yield

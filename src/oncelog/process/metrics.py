@@ -32,7 +32,7 @@ ReadMetrics = Callable[[], Iterable[RoleMetric]]
 
 
 class ProcessMetrics:
-    """The metrics of the role in this process, once the role has started."""
+    """The collector of the role's metrics in this process. It has none before the role has started."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -43,8 +43,8 @@ class ProcessMetrics:
 
     @contextmanager
     def showing(self, read: ReadMetrics, is_ready: Callable[[], bool]) -> Iterator[None]:
-        """Show a role while the block runs.
-        Its loop calls `read` for each scrape, and `is_ready` for each look at `/ready`."""
+        """Serve a role's metrics and readiness while the block runs. Its event loop calls `read` for each scrape, and
+        `is_ready` for each look at `/ready`."""
         self._read, self._is_ready = read, is_ready
         try:
             yield
@@ -68,18 +68,19 @@ class ProcessMetrics:
         return [metric_of(metric) for metric in metrics]
 
     async def health_page(self, _accept: str) -> Answer:
-        """Return the page that says if the process's event loop turns. It is awaited on the loop that serves."""
+        """Return the page `/health`: does the event loop of the process run? It is awaited on another loop, that of the
+        HTTP server."""
         return _STUCK if await self._ready_on_loop() is None else as_json(200, "status", "alive")
 
     async def ready_page(self, _accept: str) -> Answer:
-        """Return the page that says if the process may be given work, as its health service says over gRPC."""
+        """Return the page `/ready`: may the process be given work? Its gRPC health service says the same."""
         is_ready = await self._ready_on_loop()
         if is_ready is None:
             return _STUCK
         return as_json(200, "status", "ready") if is_ready else as_json(503, "status", "not ready")
 
     async def _ready_on_loop(self) -> bool | None:
-        """Return True if the process is ready, as its own loop says; None: the loop does not answer."""
+        """Ask the event loop of the process if it is ready. None: the loop does not answer in time."""
         future = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._turn(), self._loop))
         try:
             return await asyncio.wait_for(future, ROLE_METRICS_TIMEOUT_S)
@@ -102,7 +103,8 @@ def served_metrics(
     node_id: int,
     token_file: Path | None = None,
 ) -> Iterator[ProcessMetrics]:
-    """Serve the three pages from a thread of their own while the block runs; without a port nothing is served.
+    """Serve `/metrics`, `/health` and `/ready` from a thread of their own while the block runs; without a port nothing
+    is served.
 
     Raises OncelogError when the port cannot be had, or the file holds no token.
     """
@@ -153,7 +155,7 @@ def served_metrics(
 
 
 def _is_not() -> bool:
-    """Return False: the answer before the start has ended, and after the end."""
+    """Return False: the readiness of a process before its role has started, and after its end."""
     return False
 
 

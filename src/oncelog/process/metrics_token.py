@@ -1,4 +1,4 @@
-"""The token that a scrape of `/metrics` shows, where a file names one."""
+"""The bearer token that a scrape of `/metrics` must show, if a file with one is configured."""
 
 import hmac
 import logging
@@ -15,8 +15,8 @@ _VARIABLE: Final = "ONCELOG_PROCESS_METRICS_TOKEN_FILE"
 
 
 class MetricsToken:
-    """The token in a file. It is read for each scrape, so that a new token holds at once.
-    If the file cannot be read any more, the last token holds."""
+    """The bearer token in a file. It is read for each scrape, so that a new token holds at once. If the file cannot be
+    read any more, the last token holds."""
 
     def __init__(self, path: Path) -> None:
         """Read the token. Raises OncelogError that names the file, never its content."""
@@ -28,7 +28,8 @@ class MetricsToken:
             raise OncelogError(str(error)) from None
 
     def admits(self, authorization: str) -> bool:
-        """Return True if the `Authorization` header shows the token; the header is empty where there is none."""
+        """Return True if this `Authorization` header has the right token; an absent header is given as an empty
+        text."""
         self._read_again()
         scheme, _, shown = authorization.strip().partition(" ")
         is_equal = hmac.compare_digest(shown.strip().encode("latin-1", "replace"), self._token)

@@ -1,4 +1,5 @@
-"""The names of a setting: one rule from its class to its variable, its flag and its key in a file.
+"""The rule for the names of a setting: from its field in a class follow its environment variable, its flag and its key
+in a file.
 
 The field `checkpoint_bytes` of a class with the prefix `ONCELOG_STORAGE_` is the variable
 `ONCELOG_STORAGE_CHECKPOINT_BYTES`, the flag `--storage-checkpoint-bytes` and the key `checkpoint_bytes` of the table

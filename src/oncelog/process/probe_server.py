@@ -1,7 +1,7 @@
 """`/health`, `/ready` and `/metrics` of one process, on a thread and an event loop of its own.
 
-A thread, so that a scrape is answered while the loop of the process is late, and says how late. `/health` asks that
-loop: it is 503 while the loop does not come to it, so a supervisor may restart a process that is stuck.
+It is a thread, so that a scrape is answered while the event loop of the process is late, and says how late. `/health`
+asks that loop: it is 503 while the loop does not come to it, so a supervisor may restart a process that is stuck.
 
 Every answer closes its connection. A client has `PHASE_TIMEOUT_S` to send its request and as long to read the answer. A
 head has at most `HEAD_BYTES_MAX`. One connection too many closes the one that has waited longest.
@@ -42,7 +42,8 @@ def as_json(status: int, member: str, text: str) -> Answer:
 
 
 class ProbeServer:
-    """Serves `pages` on the bound socket until `stop`. The pages are awaited on the loop of the server."""
+    """A small HTTP server that serves `pages` on the bound socket until `stop`. The pages are awaited on its own event
+    loop."""
 
     def __init__(
         self,
@@ -51,7 +52,8 @@ class ProbeServer:
         pages: Mapping[str, Page],
         logins: Mapping[str, Callable[[str], bool]] | None = None,
     ) -> None:
-        """`logins`: for a page that needs a login, the check of an `Authorization` header."""
+        """Make the server without starting it. `logins`: for a page that needs a login, the check of an `Authorization`
+        header."""
         self.hosts = hosts
         self.pages = pages
         self.logins = logins or {}
@@ -87,7 +89,7 @@ class ProbeServer:
 
 
 class _Connection(asyncio.Protocol):
-    """A connection to the server: one request, one answer."""
+    """A connection to the probe server: one request, one answer."""
 
     def __init__(self, server: ProbeServer) -> None:
         self._server = server

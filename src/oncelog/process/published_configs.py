@@ -6,7 +6,8 @@ from oncelog.broker_config import BROKER_CONFIGS
 
 
 def published(role: str, settings: object) -> dict[str, str]:
-    """Return the settings of a role that are not Kafka's default, under Kafka's names and in Kafka's units."""
+    """Return the settings of a role that differ from Kafka's defaults, under Kafka's names and in Kafka's units. The
+    node registers them."""
     found = {}
     for name, row in BROKER_CONFIGS.items():
         owner, _, attribute = row.setting.partition(".")

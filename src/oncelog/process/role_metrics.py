@@ -1,5 +1,5 @@
-"""The numbers that a role counts, for `/metrics` of its process.
-They are plain numbers, so that no role knows Prometheus."""
+"""Counters, gauges and histograms of a role as plain numbers, for `/metrics` of its process. So no role knows
+Prometheus."""
 
 import time
 from bisect import bisect_left
@@ -17,7 +17,7 @@ PROCESS_LABELS: Final = ("module", "role", "node_id", "version")
 
 
 class Exemplar(NamedTuple):
-    """One observation of a histogram, and the trace that shows it."""
+    """One observed value of a histogram, with the id of the trace in which it was observed."""
 
     trace_id: int
     seconds: float
@@ -25,7 +25,8 @@ class Exemplar(NamedTuple):
 
 
 class Histogram:
-    """The number of observations up to each bound, their sum, and each bucket's newest traced observation."""
+    """A histogram in plain numbers: counts of values up to each bound, their sum, and an example trace of each
+    bucket."""
 
     __slots__ = ("_counts", "_exemplars", "sum_s")
 
@@ -35,7 +36,7 @@ class Histogram:
         self.sum_s = 0.0
 
     def observe(self, seconds: float, trace_id: int = 0) -> None:
-        """Count an observation. `trace_id` is that of a trace that is kept; 0: there is none."""
+        """Count one value. `trace_id`: the trace in which it was observed, if that is exported; 0: there is none."""
         bucket = bisect_left(LATENCY_BOUNDS_S, seconds)
         self._counts[bucket] += 1
         self.sum_s += seconds
@@ -44,7 +45,8 @@ class Histogram:
 
     @property
     def counts(self) -> Sequence[int]:
-        """The observations of each bucket: above the bound before it, up to its own. The last bucket has no bound."""
+        """The number of values in each bucket: above the bound before it, up to its own. The last bucket has no
+        bound."""
         return self._counts
 
     @property
@@ -61,13 +63,14 @@ class Histogram:
         return buckets
 
     def exemplars(self) -> list[Exemplar | None]:
-        """Return the exemplar of each bucket of `cumulative`; None: it has none."""
+        """Return the newest traced value of each bucket of `cumulative`; None: the bucket has none."""
         return [self._exemplars.get(bucket) for bucket in range(len(self._counts))]
 
 
 @dataclass(frozen=True, slots=True)
 class RoleMetric:
-    """One metric with its samples; without labels there is one sample, under the empty tuple."""
+    """One metric of a role with its samples, keyed by label values. Without labels its one sample has the empty tuple
+    as key."""
 
     name: str
     text: str
@@ -83,7 +86,7 @@ def gauge(name: str, text: str, value: float) -> RoleMetric:
 
 
 def gauges_by(name: str, text: str, label: str, values: Mapping[str, float]) -> RoleMetric:
-    """Return one gauge for each value of a label."""
+    """Return a metric with one gauge for each value of a label. `text` is its help text."""
     return RoleMetric(name, text, _by_key(values), (label,))
 
 
@@ -92,12 +95,12 @@ def counter(name: str, text: str, value: float) -> RoleMetric:
 
 
 def counters_by(name: str, text: str, label: str, values: Mapping[str, float]) -> RoleMetric:
-    """Return one counter for each value of a label."""
+    """Return a metric with one counter for each value of a label. `text` is its help text."""
     return RoleMetric(name, text, _by_key(values), (label,), is_counter=True)
 
 
 def histograms_by(name: str, text: str, label: str, values: Mapping[str, Histogram]) -> RoleMetric:
-    """Return one histogram for each value of a label."""
+    """Return a metric with one histogram for each value of a label. `text` is its help text."""
     return RoleMetric(name, text, labels=(label,), histograms=_by_key(values))
 
 

@@ -1,7 +1,8 @@
-"""A process of one role: a node that registers, follows the metadata, and runs the role on top.
+"""A process of one role (storage, coordinator, listener, …): a node that registers, follows the metadata, and runs the
+role on top.
 
-Ready means ready: the node has registered, its image is followed, the role has started (storage: every partition is
-recovered, and its replicas are in sync again). Only then does the health service say SERVING. At the end it says
+Ready means ready: the node has registered, it has the newest metadata, the role has started (storage: every partition
+is recovered, and its replicas are in sync again). Only then does the health service say SERVING. At the end it says
 NOT_SERVING before anything else happens.
 """
 
@@ -31,7 +32,8 @@ RoleT = TypeVar("RoleT", bound=Role)
 
 @dataclass(frozen=True, slots=True)
 class KafkaAddress:
-    """The address at which clients reach a listener; the listener's node tells it to the other listeners."""
+    """The address at which Kafka clients reach a listener. The node registers it, and other listeners tell it to
+    clients."""
 
     host: str
     port: int
@@ -41,7 +43,8 @@ class KafkaAddress:
 
 @dataclass(frozen=True, slots=True)
 class RoleProgram(Generic[RoleSettingsT, RoleT]):
-    """The parts in which the processes of two roles differ."""
+    """The parts in which the programs of the roles differ: settings, how to build the role, its RPC services and
+    metrics."""
 
     module: str
     summary: str
@@ -64,7 +67,7 @@ class RoleProgram(Generic[RoleSettingsT, RoleT]):
     `NodeSettings`: the controller may give the node id, as the process has no state of its own."""
 
     def run(self) -> int:
-        """Run the process from start to end, and return its exit code."""
+        """Run the role's process from start to end, and return its exit code."""
         return run(self.program)
 
     @property

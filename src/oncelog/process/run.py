@@ -92,7 +92,7 @@ class ProcessSettings(BaseSettings):
 
 
 class Settings:
-    """The settings that were read, by class."""
+    """The settings that a program has read, found by their class."""
 
     def __init__(self, found: Mapping[type[BaseSettings], BaseSettings]) -> None:
         self._found = found
@@ -109,7 +109,8 @@ async def _nothing(_timeout_s: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A started process."""
+    """A started process, as its program's `open` yields it: its role, and the functions to watch, drain and measure
+    it."""
 
     role: Any
     """The role that the wiring built, for the simulator to look into."""
@@ -145,7 +146,7 @@ class Program:
 
 
 def run(program: Program, arguments: Sequence[str] | None = None) -> int:
-    """Run a program until it is told to stop. Return its exit code; an error is one line on stderr."""
+    """Run a program until a signal ends it, and return its exit code. An error is one line on stderr."""
     kinds: list[type[BaseSettings]] = [*program.settings, ProcessSettings]
     try:
         if sys.flags.optimize:
@@ -225,7 +226,7 @@ async def _until_stopped(
 
 
 async def _stopped_or_failed(signals: "_Signals", running: Running) -> None:
-    """Wait for a signal to stop. Raises the error if the process fails before."""
+    """Wait for a signal to stop. If the process fails before, raise its error."""
     stopped = asyncio.create_task(signals.stop_requested.wait())
     failed = asyncio.create_task(running.failure())
     try:
@@ -238,7 +239,7 @@ async def _stopped_or_failed(signals: "_Signals", running: Running) -> None:
 
 
 class _Signals:
-    """The signals of a process: the first one asks for a stop in order, the second ends the process at once."""
+    """Handles SIGTERM and SIGINT: the first one asks for a stop in order, the second ends the process at once."""
 
     def __init__(self) -> None:
         self.stop_requested = asyncio.Event()
@@ -249,7 +250,7 @@ class _Signals:
             loop.add_signal_handler(number, self._take, number)
 
     def started(self) -> None:
-        """Note that the start is over: a signal no longer cancels it."""
+        """Mark the start as complete: from now on a signal does not cancel it."""
         self._starting = None
 
     def _take(self, number: int) -> None:

@@ -27,19 +27,20 @@ _NOTHING: Final[Mapping[str, Mapping[str, str]]] = {}
 
 
 class WrongUse(OncelogError):
-    """A flag, a variable or a key that cannot be. The text names it, its value, and the way out."""
+    """The error for a flag, a variable or a key with an impossible name or value. The text names it, its value, and the
+    way out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """A flag of a program as it is spelled there, and its value; None: the flag was not given."""
+    """A command-line flag as the user spelled it, and its value; None: it was not given."""
 
     name: str
     value: object = None
 
 
 class Sources:
-    """The flags of one program, the environment, and the file that either of them names."""
+    """Where a program's settings come from: its flags, the environment, and a file that either of them names."""
 
     def __init__(
         self,
@@ -47,7 +48,7 @@ class Sources:
         file: ConfigFile | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Take flags by the variable that means the same."""
+        """Keep the three sources. `flags` is keyed by the variable of the same meaning."""
         self._flags = dict(flags or {})
         self._file = file
         given = os.environ if environment is None else environment
@@ -61,10 +62,10 @@ class Sources:
         config: Path | str | None,
         fixed: Mapping[str, Mapping[str, str]] = _NOTHING,
     ) -> "Sources":
-        """Return the sources of a program that reads these kinds.
+        """Return the sources of settings for a program with these settings classes.
 
-        Raises OncelogError for names in its environment or file that nobody reads, and for those that are `fixed` (by
-        table and key: the reason).
+        Raises OncelogError for names in its environment or file that no program reads, and for `fixed` ones, which
+        cannot be set (by table and key: the reason).
         """
         refuse_unknown_variables(kinds, os.environ)
         path = config or os.environ.get(CONFIG_VARIABLE)
@@ -80,7 +81,7 @@ class Sources:
         return None if self._file is None else self._file.path.absolute()
 
     def rank(self, kind: type[BaseSettings], name: str) -> int:
-        """Return the rank of a setting's source: FLAG is the highest."""
+        """Return which source a setting comes from, as a number: FLAG is the highest."""
         variable = variable_of(kind, name)
         if variable in self._flags and self._flags[variable].value is not None:
             return FLAG
@@ -90,7 +91,8 @@ class Sources:
         return FILE if in_file else DEFAULT
 
     def read(self, kind: type[SettingsT], **fixed: object) -> SettingsT:
-        """Return the settings of one kind. `fixed` values follow from other settings, and win. Raises WrongUse."""
+        """Return the settings of one class, from the highest source of each. `fixed` values follow from other settings,
+        and win. Raises WrongUse."""
         values = dict(fixed)
         for name in kind.model_fields:
             if name in fixed:
@@ -111,7 +113,8 @@ class Sources:
             raise WrongUse(f"the environment of {kind.__name__}: {error}") from None
 
     def _given_variable(self, kind: type[BaseSettings], name: str) -> str:
-        """Return the variable that sets this setting, by its present or a former name; "" if none does."""
+        """Return the environment variable that is set for this setting, by its present or a former name; "" if none
+        is."""
         variables = (variable_of(kind, one) for one in (name, *former_names(kind, name)))
         return next((one for one in variables if one in self._environment), "")
 

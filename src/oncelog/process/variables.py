@@ -1,4 +1,4 @@
-"""The check for environment variables that no program reads: a typing error must not lose a promise unseen.
+"""The check for environment variables that no program reads: a mistyped name must not go unnoticed.
 
 `ONCELOG_STORAGE_FLUSH_POLICYY=always` would otherwise start a log that does not survive a power cut. Several programs
 share one environment: a process knows every name of its own tables, and leaves those of other roles to their processes.
@@ -58,7 +58,7 @@ OF_KUBERNETES: Final = re.compile(
 def refuse_unknown_variables(
     kinds: Sequence[type[BaseSettings]], environment: Mapping[str, str]
 ) -> None:
-    """Raise OncelogError for the first variable that is no setting, with the nearest setting."""
+    """Raise OncelogError for the first `ONCELOG_` variable that is no setting; it names the nearest one."""
     known = {variable_of(kind, name) for kind in kinds for name in kind.model_fields}
     known.update(SINGLE, UP_NAMES)
     former = {variable_of(kind, old) for kind in kinds for old in FORMER.get(table_of(kind), ())}
@@ -78,7 +78,7 @@ def refuse_unknown_variables(
 
 
 def meant(name: str, known: Iterable[str], beginnings: Iterable[str] = ()) -> str:
-    """Return ` (did you mean …?)` with the nearest name, or an empty text when none is near."""
+    """Return ` (did you mean …?)` with the nearest known name, or an empty text when none is near."""
     # The prefix that all names share is no likeness.
     whole = {one.removeprefix(PREFIX): one for one in sorted(known)}
     near = difflib.get_close_matches(name.removeprefix(PREFIX), whole, n=1, cutoff=0.75)

@@ -1,4 +1,5 @@
-"""Kafka's messages. Code outside of this package must not import kio before it."""
+"""Kafka's messages, encoded and decoded with the library kio. Code outside of this package must not import kio before
+it."""
 
 import importlib
 import sys

@@ -1,8 +1,8 @@
-"""The type of messages that code reads and makes for every version of an API.
+"""A type alias for Kafka messages of any version: their class is known only when the program runs.
 
-Each version of a message has a class of its own, and which one it is shows when the version is known
-(`oncelog.protocol.messages`). The fields differ by version, so no type of Python's says which a message has. The same
-holds for the answers to private calls, which are found by the name of their method.
+Each version of a message has a class of its own (`oncelog.protocol.messages`). The fields differ by version, so no type
+of Python's says which a message has. The same holds for the answers to private calls, which are found by the name of
+their method.
 """
 
 from typing import Any, TypeAlias

@@ -28,7 +28,7 @@ NamedPartitions = tuple[tuple[str, int], ...]
 
 
 class Unreadable(ValueError):
-    """Bytes that are no subscription or assignment of a consumer."""
+    """Raised for bytes that are no subscription or assignment of a consumer."""
 
 
 class EmbeddedSubscription(NamedTuple):

@@ -45,7 +45,8 @@ _KNOWS_FROM: dict[tuple[int, ErrorCode], tuple[int, ErrorCode]] = {
 
 
 def error_for_version(api_key: int, version: int, error_code: int) -> ErrorCode:
-    """Return the code to send. A number that Kafka does not have becomes UNKNOWN_SERVER_ERROR."""
+    """Return the error code that a client of this version knows, in place of `error_code`. A number that Kafka does not
+    have becomes UNKNOWN_SERVER_ERROR."""
     if error_code == 0:
         return ErrorCode.NONE
     code = error_code_of(error_code)

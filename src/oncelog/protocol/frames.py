@@ -25,7 +25,7 @@ Frame = bytes | memoryview
 
 
 class FrameError(OncelogError):
-    """Bytes that are no Kafka frame. The connection that they came from is of no more use."""
+    """Raised for bytes that are no Kafka frame. The connection that they came from must be closed."""
 
 
 class FrameSplitter:

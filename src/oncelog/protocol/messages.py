@@ -1,4 +1,4 @@
-"""Kafka's messages, one `Schema` per API and version, over kio's generated classes.
+"""Kafka's messages, one `Schema` per API and version, over the generated classes of the library kio.
 
 kio has a module per version, and most versions of a message differ by one field. `Schema.request_types` and
 `response_types` hide that: each class is a constructor that takes the fields of every version and drops those this
@@ -68,7 +68,7 @@ ResponseT = TypeVar("ResponseT", default=Any)
 
 
 class Schema(Generic[RequestTypesT, RequestT, ResponseTypesT, ResponseT]):
-    """The classes, reader and writers of one API at one version.
+    """The decoder and encoder of one Kafka API at one version, over the classes of the library kio.
 
     Its types are those of the API's key (ADR 0055). Where the key is only a number, they are not known.
     """
@@ -90,7 +90,8 @@ class Schema(Generic[RequestTypesT, RequestT, ResponseTypesT, ResponseT]):
     )
 
     def __init__(self, api_key: int, version: int) -> None:
-        """Load the classes. Raises kio's UnknownAPIKey or UnknownEntity: callers look into the version table first."""
+        """Load the message classes of this API and version. Raises UnknownAPIKey or UnknownEntity (of the library kio):
+        callers look into the version table first."""
         self.api_key = api_key
         self.version = version
         self.request = request_class(api_key, version)
@@ -115,12 +116,13 @@ class Schema(Generic[RequestTypesT, RequestT, ResponseTypesT, ResponseT]):
         return self.read_checked(frame, position)
 
     def read_checked(self, frame: Frame, position: int) -> RequestT:
-        """Return the request that `check_request` found to be whole. Raises FrameError."""
+        """Return the request that `check_request` has found to have good lengths. Raises FrameError."""
         request: RequestT = self._read(self._read_request, self.request, frame, position)
         return request
 
     def reading_checked(self, frame: Frame, position: int) -> Generator[None, None, RequestT]:
-        """Read a request as `read_checked` does, in steps: it stops behind each element of an array."""
+        """Read a request as `read_checked` does, as a generator: it yields after each element of an array, so other
+        tasks can run."""
         if self._read_in_steps is None:
             self._read_in_steps = message_reading(self.request)
         request: RequestT
@@ -140,7 +142,7 @@ class Schema(Generic[RequestTypesT, RequestT, ResponseTypesT, ResponseT]):
         return response
 
     def _read(self, reader: _Reader, entity: type[Payload], frame: Frame, position: int) -> Any:
-        """Return a message of the class: here it gets the type that all versions of it have."""
+        """Decode a message of this class. The result has the type that all its versions share."""
         try:
             return reader(frame, position)[0]
         except _UNKNOWN_TAG:
@@ -171,7 +173,8 @@ class Schema(Generic[RequestTypesT, RequestT, ResponseTypesT, ResponseT]):
         return parts
 
     def writing_response(self, parts: list[bytes], response: ResponseT) -> Iterator[None]:
-        """Append the pieces of the encoded response to `parts`, in steps: it stops behind each element of an array."""
+        """Append the pieces of the encoded response to `parts`, as a generator: it yields after each element of an
+        array."""
         if self._write_in_steps is None:
             self._write_in_steps = message_steps(self.response)
         return self._write_in_steps(parts, response)
@@ -186,7 +189,7 @@ class Schema(Generic[RequestTypesT, RequestT, ResponseTypesT, ResponseT]):
 
 
 def drained(steps: Generator[None, None, ResultT]) -> ResultT:
-    """Take all steps at once, and return their result."""
+    """Run a generator of steps to its end at once, and return its result."""
     try:
         while True:
             next(steps)
@@ -196,7 +199,7 @@ def drained(steps: Generator[None, None, ResultT]) -> ResultT:
 
 
 class _SchemaOf(Protocol):
-    """`lru_cache` forgets how the result's type follows from the key's."""
+    """The type of `schema_of`: `lru_cache` loses how the result's type follows from the key's."""
 
     @overload
     def __call__(
@@ -215,7 +218,7 @@ schema_of: Final[_SchemaOf] = lru_cache(maxsize=_SCHEMAS_MAX)(Schema)
 
 
 def _constructors(entity: type[Entity], api_key: int, version: int) -> Any:
-    """Return the constructors of a message and of the structures in it; `version` is theirs."""
+    """Return a namespace with the constructors of a message and of its structures, all of this version."""
     return SimpleNamespace(
         version=version,
         **{
@@ -263,7 +266,8 @@ def _constructor(
 def _of_no_version(
     api_key: int, kind: EntityType, structure: str, names: frozenset[str]
 ) -> tuple[str, ...]:
-    """Return those of the names that the structure has in no served version. Most names stand in the newest version."""
+    """Return those field names that the structure has in no served version: using one is a mistake. Most names stand in
+    the newest version."""
     load = response_class if kind is EntityType.response else request_class
     api = APIS[api_key]
     for version in range(api.max_version, api.served_min - 1, -1):

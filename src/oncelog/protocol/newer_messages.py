@@ -1,7 +1,7 @@
-"""Messages that kio lacks or has wrong: the classes are kio's, with the fields that differ.
+"""Messages that the library kio lacks or has wrong. Their classes are kio's, with the fields that differ.
 
-A field is replaced by any number of others, in its place. `AT_THE_END` adds fields behind all. When kio has a version,
-its entry goes (`tests/unit/protocol/test_version_table.py` says when).
+A field is replaced by any number of others, in its place. `AT_THE_END` adds fields behind all. When a newer kio has a
+version, its entry here can be removed (`tests/unit/protocol/test_version_table.py` says when).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Changes = Mapping[str, Sequence[Spec]]
 
 
 class Newer(NamedTuple):
-    """The differences of a version, by the structure's name."""
+    """The fields that differ in a newer version of an API, by the name of the structure in request and response."""
 
     request: Mapping[str, Changes]
     response: Mapping[str, Changes]
@@ -103,7 +103,8 @@ CORRECTED: Final[Mapping[int, Mapping[str, Changes]]] = {
 
 @cache
 def request_class(api_key: int, version: int) -> type[Payload]:
-    """Return kio's request class, or ours where kio has none. Raises kio's UnknownAPIKey or UnknownEntity."""
+    """Return the class of an API's request in this version: that of the library kio, or ours where kio has none. Raises
+    kio's UnknownAPIKey or UnknownEntity."""
     newer = NEWER.get((api_key, version))
     if newer is None:
         return load_request_schema(api_key, version)
@@ -112,7 +113,8 @@ def request_class(api_key: int, version: int) -> type[Payload]:
 
 @cache
 def response_class(api_key: int, version: int) -> type[Payload]:
-    """Return kio's response class, or ours where kio has none. Raises as `request_class` does."""
+    """Return the class of an API's response in this version: that of the library kio, or ours where kio has none.
+    Raises as `request_class` does."""
     newer = NEWER.get((api_key, version))
     if newer is None:
         corrected = CORRECTED.get(api_key, {})

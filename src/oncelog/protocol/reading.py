@@ -1,4 +1,5 @@
-"""A reader of kio's messages in steps, so that a request of 40,000 elements is no single step of ten milliseconds.
+"""A decoder of Kafka messages (classes of the library kio) in steps, so that a request of 40,000 elements does not take
+ten milliseconds at once.
 
 kio (0.6) reads a message at once, in native code. This module reads in Python only the structures that hold an array;
 kio still reads each element. The frame has passed `shape.RequestCheck`, so every length fits.
@@ -34,8 +35,8 @@ _INT32: Final = struct.Struct(">i")
 
 @cache
 def message_reading(entity: type[Entity], *, passes_over_tags: bool = False) -> Steps:
-    """Return the reader in steps of this kio class.
-    It raises KeyError for an unknown tag, unless that is passed over."""
+    """Return a decoder for this message class that works in steps: a generator that yields between elements. It raises
+    KeyError for an unknown tag, unless that is passed over."""
     flexible = entity.__flexible__
     tagged: dict[int, tuple[str, _Reader]] = {}
     plain: list[tuple[str, Steps]] = []
@@ -63,7 +64,7 @@ def message_reading(entity: type[Entity], *, passes_over_tags: bool = False) -> 
 def _read_tags(
     frame: Frame, position: int, tagged: dict[int, tuple[str, _Reader]], values: dict[str, object]
 ) -> int:
-    """Read tagged fields into `values`, pass over unknown tags, and return the position behind all."""
+    """Read tagged fields into `values`, skip tags that are unknown, and return the position behind all."""
     count, position = read_uvarint(frame, position)
     for _ in range(count):
         tag, position = read_uvarint(frame, position)
@@ -98,7 +99,7 @@ def _field(
 
 
 def _nullable(inner: Steps) -> Steps:
-    """Return the reader of a structure behind a byte that is -1 for null."""
+    """Return a decoder for a structure that may be null: the byte before it is -1 for null."""
 
     def steps(frame: Frame, position: int) -> Generator[None, None, tuple[object, int]]:
         if frame[position] == 0xFF:
@@ -118,7 +119,7 @@ def _in_one_step(read: _Reader) -> Steps:
 
 
 def _array(inner: Steps | None, read: _Reader | None, flexible: bool) -> Steps:
-    """Return the reader of an array. Its elements are read by `inner` in steps, or each by `read` at once."""
+    """Return a decoder of an array. Its elements are decoded by `inner` in steps, or each by `read` at once."""
 
     def steps(frame: Frame, position: int) -> Generator[None, None, tuple[object, int]]:
         if flexible:

@@ -1,4 +1,4 @@
-"""The check that the lengths inside a request fit the request, before kio reads it.
+"""The check that the lengths inside a request fit the request, before the library kio reads it.
 
 kio's native reader (0.6) reserves memory for as many elements as an array claims to have, and a failed reservation
 ends the process: thirty bytes from anyone could do that. So each request's lengths are walked first. The walk is
@@ -68,9 +68,9 @@ class _Piece(NamedTuple):
 
 
 class RequestCheck:
-    """The check of a message of a kio class that starts at a position of a frame.
+    """Checks the lengths in a request of one message class, which starts at a position of a frame.
 
-    Both ways raise FrameError, and return the number of elements in the message's arrays.
+    Called, or in steps, it returns the number of elements in the message's arrays. It raises FrameError.
     """
 
     def __init__(self, entity: type[Entity]) -> None:
@@ -86,7 +86,8 @@ class RequestCheck:
         return _counted(frame, end, left)
 
     def in_steps(self, frame: Frame, position: int) -> Generator[None, None, int]:
-        """Check a message in steps, for large frames: the walk costs about a microsecond for each element."""
+        """Check a large request as a generator, which yields now and then: the check costs about a microsecond for each
+        element."""
         if self._steps is None:
             return self(frame, position)
         left = [ELEMENTS_MAX]
@@ -174,12 +175,12 @@ def without_none(kind: object) -> tuple[object, bool]:
 
 
 def is_structure(kind: object) -> TypeGuard[type[Entity]]:
-    """True if the type of a field is a structure's class."""
+    """True if a field's type is the class of a nested structure."""
     return isinstance(kind, type) and is_dataclass(kind)
 
 
 def structure_of(kind: object) -> type[Entity] | None:
-    """Return the structure in a field of this type, or in its array; None for any other field."""
+    """Return the class of the structure in a field of this type, or in its array; None for any other field."""
     inner, _ = without_none(kind)
     if get_origin(inner) is tuple:
         inner, _ = without_none(get_args(inner)[0])
@@ -203,7 +204,8 @@ def _primitive(kafka_type: str, flexible: bool) -> _Piece:
 
 
 def _nullable(piece: _Piece) -> _Piece:
-    """Return a piece that may be null. kio takes -1 alone for null, Kafka any negative byte; the check follows kio."""
+    """Return the check of a field that may be null: only -1 means null, as for the library kio. (Kafka takes any
+    negative byte.)"""
 
     def walk(frame: Frame, position: int, left: list[int]) -> int:
         is_null = frame[position] == 0xFF
@@ -223,7 +225,8 @@ def _array(piece: _Piece, flexible: bool, is_nullable: bool) -> _Piece:
     least, element, inner = max(1, piece.least_bytes), piece.walk, piece.steps
 
     def length(frame: Frame, position: int, left: list[int]) -> tuple[int, int]:
-        """Return the number of an array's elements, and where the first begins."""
+        """Return the number of an array's elements, and the position of the first. Subtract the number from what is
+        `left` of the request's maximum."""
         if flexible:
             count, position = read_uvarint(frame, position)
             count -= 1

@@ -1,7 +1,7 @@
-"""The Produce request that is sent most, one batch for one partition, read and answered without kio.
+"""The usual Produce request, with one batch for one partition, decoded and answered without kio.
 
 A transaction has many of these: librdkafka sends one for each partition. kio's objects, and the walks over them, cost
-more than the append. The schema reads any other form, and all that is wrong.
+more than the append. Any other form, and all that is wrong, is left to the usual decoder (`messages.Schema`).
 """
 
 import struct
@@ -40,7 +40,7 @@ class SmallProduce(NamedTuple):
 
 
 def read_small_produce(frame: Frame) -> SmallProduce | None:
-    """Read a Produce request of one of VERSIONS. None: it has another form, or is none."""
+    """Decode a Produce request with one batch, of one of VERSIONS. None: it has another form, or is no such request."""
     try:
         _, version, correlation_id, client_size = _HEAD.unpack_from(frame, 0)
         tags_at = _HEAD.size + client_size if client_size > 0 else _HEAD.size
@@ -81,7 +81,7 @@ def read_small_produce(frame: Frame) -> SmallProduce | None:
 def small_produce_answer(
     asked: SmallProduce, base_offset: int, log_append_time_ms: int, log_start_offset: int
 ) -> bytes:
-    """Return the response's frame for a batch that was appended."""
+    """Return the response's frame for a batch that was written."""
     name = asked.topic.encode()
     size = _ANSWER_HEAD.size - LENGTH_BYTES + len(name) + _ANSWER.size
     return b"".join(

@@ -1,7 +1,7 @@
-"""AddPartitionsToTxn, AddOffsetsToTxn and EndTxn as librdkafka sends them, read and answered without kio.
+"""AddPartitionsToTxn, AddOffsetsToTxn and EndTxn as librdkafka sends them, decoded and answered without kio.
 
-`small_produce` gives the reasons. A transaction of TV1 has an end, and an addition for each topic or group. The schema
-reads any other form, and all that is wrong.
+`small_produce` gives the reasons. A transaction of TV1 has an end, and an addition for each topic or group. Any other
+form, and all that is wrong, is left to the usual decoder (`messages.Schema`).
 """
 
 import struct
@@ -25,7 +25,8 @@ _ADDED_ONE: Final = struct.Struct(">ih")
 
 
 class SmallRequest(NamedTuple):
-    """The fields that all three requests have; `rest` is where the fields of the API begin."""
+    """The fields with which AddPartitionsToTxn, AddOffsetsToTxn and EndTxn all begin; `rest` is the position behind
+    them."""
 
     correlation_id: int
     client_id: str | None
@@ -56,7 +57,7 @@ class SmallOffsets(NamedTuple):
 
 
 def read_small_end_txn(frame: Frame) -> SmallEndTxn | None:
-    """Read an EndTxn request of one of VERSIONS. None: it has another form, or is none."""
+    """Decode an EndTxn request of one of VERSIONS. None: it has another form, and the usual decoder must read it."""
     try:
         request = _read_head(frame)
         if request is None or len(frame) != request.rest + _PRODUCER_AND_END.size:
@@ -71,8 +72,8 @@ def read_small_end_txn(frame: Frame) -> SmallEndTxn | None:
 
 
 def read_small_addition(frame: Frame) -> SmallAddition | None:
-    """Read an AddPartitionsToTxn request of one of VERSIONS that names one topic, and no partition twice.
-    None: another form."""
+    """Read an AddPartitionsToTxn request of one of VERSIONS that names one topic, and no partition twice. None: it has
+    another form, and the usual decoder must read it."""
     try:
         request = _read_head(frame)
         if request is None:
@@ -96,7 +97,8 @@ def read_small_addition(frame: Frame) -> SmallAddition | None:
 
 
 def read_small_offsets(frame: Frame) -> SmallOffsets | None:
-    """Read an AddOffsetsToTxn request of one of VERSIONS. None: it has another form, or is none."""
+    """Decode an AddOffsetsToTxn request of one of VERSIONS. None: it has another form, and the usual decoder must read
+    it."""
     try:
         request = _read_head(frame)
         if request is None:
@@ -111,13 +113,13 @@ def read_small_offsets(frame: Frame) -> SmallOffsets | None:
 
 
 def small_answer(asked: SmallEndTxn | SmallOffsets) -> bytes:
-    """Return the response's frame for a request that succeeded."""
+    """Return the response's frame of an EndTxn or AddOffsetsToTxn that succeeded."""
     size = _DONE.size - LENGTH_BYTES
     return _DONE.pack(size, asked.request.correlation_id, 0, 0)
 
 
 def small_addition_answer(asked: SmallAddition) -> bytes:
-    """Return the response's frame after all partitions were added to the transaction."""
+    """Return the response's frame of an AddPartitionsToTxn whose partitions were all added."""
     name = asked.topic.encode()
     topic = _NAME.pack(len(name)) + name + _COUNT.pack(len(asked.partitions))
     results = b"".join([_ADDED_ONE.pack(partition, 0) for partition in asked.partitions])

@@ -77,7 +77,8 @@ DESCRIBE_TOPIC_PARTITIONS: Final[kafka.DescribeTopicPartitionsKey] = ApiKey(75)
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API. `served_min` is above `min_version` if ApiVersions tells older versions that are not served."""
+    """One API of Kafka with the versions that are served. `served_min` is above `min_version` if ApiVersions tells
+    older versions that are not served."""
 
     key: int
     name: str
@@ -93,8 +94,8 @@ class Api:
         return version >= self.flexible_from
 
     def response_has_tags(self, version: int) -> bool:
-        """Return True if the response's header has tagged fields: as the request's header, but never for
-        ApiVersions."""
+        """Return True if the response's header has tagged fields: it does if the request's header has them, but never
+        for ApiVersions."""
         return version >= self.flexible_from and self.key != API_VERSIONS
 
 

@@ -62,7 +62,7 @@ class Permission(IntEnum):
 
 
 class Acl(NamedTuple):
-    """One entry: it allows or denies a principal, coming from a host, an operation on resources."""
+    """One access control entry: it allows or denies a principal, coming from a host, an operation on resources."""
 
     resource_type: ResourceType
     resource_name: str
@@ -118,7 +118,7 @@ class AclFilter:
 
     @property
     def fault(self) -> str:
-        """The reason why no entry can match; empty: the filter is valid."""
+        """The reason why the filter is invalid, so no entry can match; empty: it is valid."""
         for one in fields(self):
             value = getattr(self, one.name)
             if isinstance(value, IntEnum) and value == 0:
@@ -127,7 +127,7 @@ class AclFilter:
 
 
 def entry_fault(acl: Acl) -> str:
-    """Return why this entry cannot be made, as Kafka refuses it; empty: it can be made."""
+    """Return why Kafka refuses to create this entry; empty: it can be created."""
     if acl.resource_type in (ResourceType.UNKNOWN, ResourceType.ANY):
         return f"resource type {acl.resource_type.name} cannot have an ACL; name one type"
     if not acl.resource_name:
@@ -151,7 +151,8 @@ def entry_fault(acl: Acl) -> str:
 
 
 def is_host_in(address: str, host: str) -> bool:
-    """Return True if an entry's host stands for this address: the same one, every host, or a network that has it."""
+    """Return True if the host of an ACL covers this address: the same address, every host (`*`), or a network that
+    contains it."""
     if host in (WILDCARD, address):
         return True
     network = _network(host) if "/" in host else None
@@ -173,7 +174,7 @@ EnumT = TypeVar("EnumT", bound=IntEnum)
 
 
 def enum_of(kind: type[EnumT], code: int) -> EnumT:
-    """Return the member with this number, or UNKNOWN."""
+    """Return the member of this enum with Kafka's number `code`, or UNKNOWN."""
     try:
         return kind(code)
     except ValueError:

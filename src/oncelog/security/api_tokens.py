@@ -1,7 +1,7 @@
-"""API tokens of the gateway: the stored part of a token, and the rights of each role (ADR 0030).
+"""API tokens of the gateway: what the journal stores of a token, and what each role may do (ADR 0030).
 
-A token is `oncelog_` and 256 random bits. Only its SHA-256 is kept: nobody guesses so much, so a slow hash would
-cost every request and protect nothing.
+A token is `oncelog_` and 256 random bits. Only its SHA-256 is kept: nobody guesses so much, so a slow hash would cost
+every request and protect nothing.
 """
 
 import re
@@ -18,7 +18,7 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class Role(IntEnum):
-    """The roles of tokens. Each role may do what the lesser ones may."""
+    """The roles of API tokens, in rising order: each may do what the lesser ones may."""
 
     VIEWER = 1
     OPERATOR = 2
@@ -30,7 +30,7 @@ class Role(IntEnum):
 
 
 class ApiToken(NamedTuple):
-    """A token as the journal keeps it. Times are milliseconds since 1970."""
+    """An API token as the journal stores it, without the secret itself. Times are milliseconds since 1970."""
 
     name: str
     digest: str
@@ -53,7 +53,7 @@ def role_of(word: str) -> Role | None:
 
 
 def token_fault(token: ApiToken) -> str:
-    """Return why this token cannot be kept; empty: it can be kept."""
+    """Return why a token with these fields is refused; empty: it can be stored."""
     if not _NAME.fullmatch(token.name):
         return (
             f"{token.name!r} is no name of a token: 1 to 100 letters, digits and ._@-, "

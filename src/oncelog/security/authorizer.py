@@ -40,7 +40,7 @@ _DECISIONS_MAX: Final = 50_000
 
 @dataclass(frozen=True, slots=True)
 class AuthorizerRules:
-    """The authorizer's settings beside the ACLs."""
+    """The authorizer's settings: super users, and what holds where no ACL is found."""
 
     super_users: frozenset[str] = frozenset()
     """The principals of super users, such as `User:admin`."""
@@ -57,7 +57,7 @@ class Verdict(NamedTuple):
 
 @dataclass(slots=True)
 class _Index:
-    """The entries of one resource type, by the way their name matches."""
+    """The ACLs of one resource type, split by literal names and prefixes for a fast look-up."""
 
     literal: dict[str, list[Acl]] = field(default_factory=lambda: defaultdict(list))
     prefixed: dict[str, list[Acl]] = field(default_factory=lambda: defaultdict(list))
@@ -75,7 +75,7 @@ class _Index:
 
 
 class Authorizer:
-    """An authorizer of fixed ACLs; it never changes. A new set of ACLs is a new authorizer."""
+    """Decides by a fixed set of ACLs, and never changes. After a change of ACLs a new one is made."""
 
     def __init__(self, acls: Iterable[Acl], rules: AuthorizerRules) -> None:
         self._rules = rules
@@ -168,7 +168,7 @@ class Authorizer:
 
 
 class _Names(NamedTuple):
-    """The resource names, or prefixes of names, that entries allow or deny one principal for one operation."""
+    """The resource names (or prefixes) on which the ACLs allow or deny one principal one operation."""
 
     allowed: list[str]
     denied: set[str]

@@ -51,7 +51,8 @@ def _sets(subject: bytes) -> Iterator[bytes]:
 
 
 def _relative_name(content: bytes) -> str:
-    """Return one part of the name. Mostly it has one attribute; several have `+` between them."""
+    """Return one part of a distinguished name as text, such as `CN=alice`. Several attributes in one part have `+`
+    between them."""
     return "+".join(_attribute(attribute) for _, attribute, _ in _elements(content))
 
 
@@ -85,7 +86,8 @@ def _dotted(oid: bytes) -> str:
 
 
 def _only(content: bytes, tag: int, *, is_whole: bool = False) -> bytes:
-    """Return the content of the first element. `is_whole`: no other element may follow."""
+    """Return the content of the first DER element, which must have this tag. `is_whole`: no other element may
+    follow."""
     elements = list(_elements(content))
     if elements[0][0] != tag or (is_whole and len(elements) != 1):
         raise ValueError("it does not begin with a sequence that holds all of it")
@@ -93,7 +95,7 @@ def _only(content: bytes, tag: int, *, is_whole: bool = False) -> bytes:
 
 
 def _elements(content: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yield tag, content and whole encoding of each element in `content`."""
+    """Yield tag, content and whole encoding of each DER element in `content`."""
     start = 0
     while start < len(content):
         tag, length, body = content[start], content[start + 1], start + 2

@@ -1,8 +1,8 @@
-"""The keys of a token provider, read from a file or from an https address.
+"""The public keys of a token provider (JWKS), read from a file or from an https address.
 
 A lookup may read a disk or wait for a network, so tokens are validated in threads. One thread fetches at a time. A
-token with a key id that nobody knows makes a fetch too, as providers change their keys, but at most one every few
-seconds: tokens are cheap to invent. While the provider is away its last keys stay in use.
+token with an unknown key id makes a fetch too, as providers change their keys, but at most one every few seconds:
+tokens are cheap to invent. While the provider is away its last keys stay in use.
 """
 
 import http.client
@@ -26,11 +26,11 @@ UNKNOWN_KEY_INTERVAL_S = 5.0
 
 
 class KeysUnavailableError(Exception):
-    """The keys cannot be read. The text names the file or the address, and the cause."""
+    """The token provider's keys cannot be read. The text names the file or the address, and the cause."""
 
 
 class CachedKeys:
-    """A `KeySource`: keys that are read again when they are old, or when one is missing."""
+    """A `KeySource` that keeps the provider's keys, and reads them again when they are old or when one is missing."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class CachedKeys:
             return self._reads != seen
 
     def _try(self) -> None:
-        """Read the keys, unless that was tried a moment ago."""
+        """Read the provider's keys, unless the last try was a moment ago."""
         if self._clock() - self._tried_at < self._retry_s:
             return
         self._tried_at = self._clock()
@@ -98,7 +98,7 @@ class CachedKeys:
 def keys_of(
     source: str, report: Callable[[str], None], *, authorities: Path | None = None
 ) -> CachedKeys:
-    """Return the keys of an https address or of a file. Raises ValueError."""
+    """Return the key source for a provider's keys at an https address or in a file. Raises ValueError."""
     if "://" in source:
         return keys_of_url(source, report, authorities=authorities)
     if authorities is not None:
@@ -111,7 +111,7 @@ def keys_of(
 def keys_of_file(
     path: Path, report: Callable[[str], None], clock: Callable[[], float] = time.monotonic
 ) -> CachedKeys:
-    """Return the keys of a file, which is looked at once a second."""
+    """Return the key source for a file of keys, which is looked at once a second."""
 
     def read() -> bytes:
         try:
@@ -131,10 +131,11 @@ def keys_of_url(
     authorities: Path | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> CachedKeys:
-    """Return the keys of an https address. Raises ValueError for another address, or if the file of authorities cannot
-    be read.
+    """Return the key source for an https address. Raises ValueError for another address, or if the file of authorities
+    cannot be read.
 
-    That file is read again at each look, so a renewed one counts. While it cannot be read the known keys stay.
+    The file of authorities is read again at each look, so a renewed one counts. While it cannot be read the known keys
+    stay.
     """
     if not url.startswith("https://"):
         raise ValueError(f"{url}: keys come over https, or an attacker on the network makes tokens")
@@ -172,7 +173,8 @@ def keys_of_url(
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect, which could lead away from https, or to an address within our network."""
+    """An HTTP handler that follows no redirect, which could lead away from https, or to an address within our
+    network."""
 
     def redirect_request(self, req, fp, code, msg, headers, newurl):  # type: ignore[no-untyped-def]
         raise urllib.error.URLError(f"it redirects to {newurl}; name that address instead")

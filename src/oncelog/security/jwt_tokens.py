@@ -38,7 +38,7 @@ KEYS_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class VerificationKey:
-    """A public key of the provider."""
+    """A public key of the token provider, with which its signatures are checked."""
 
     kid: str | None
     kty: str
@@ -54,7 +54,8 @@ class VerificationKey:
 
 
 class KeySource(Protocol):
-    """The source of the provider's keys. Both methods may wait for the provider, and raise `TokenRefusedError`."""
+    """The interface through which a validator gets the provider's keys. Both methods may wait for the provider, and
+    raise `TokenRefusedError`."""
 
     def keys(self) -> tuple[VerificationKey, ...]: ...
 
@@ -65,7 +66,8 @@ class KeySource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """The rules that a token must meet. As in Kafka, a rule for issuer and audience must be given or waived."""
+    """The settings by which tokens are accepted: issuer, audience, scope and more. As in Kafka, a rule for issuer and
+    audience must be given or waived."""
 
     issuer: str | None
     audiences: frozenset[str]
@@ -96,10 +98,10 @@ class TokenRules:
 
 
 class JwtValidator:
-    """Checks tokens against the rules and the provider's keys."""
+    """Checks access tokens (JWT) by the rules and the provider's keys."""
 
     def __init__(self, rules: TokenRules, source: KeySource, clock: Callable[[], float]) -> None:
-        """`clock` returns the wall clock in seconds."""
+        """Keep the rules and the keys. `clock` returns the wall clock in seconds."""
         self._rules, self._source, self._clock = rules, source, clock
 
     def validate(self, token: str) -> AcceptedToken:
@@ -173,7 +175,7 @@ class JwtValidator:
 
 
 def parse_key_set(text: str | bytes) -> tuple[VerificationKey, ...]:
-    """Return the keys of a JWKS (RFC 7517) that can verify. Raises ValueError."""
+    """Return the keys in a JWKS (RFC 7517) that can verify signatures. Raises ValueError."""
     try:
         found = json.loads(text)["keys"]
         listed = [entry for entry in found if isinstance(entry, dict)]
@@ -224,7 +226,8 @@ def _time(claims: Mapping[str, object], claim: str) -> float:
 
 
 def _texts(claims: Mapping[str, object], claim: str) -> list[str]:
-    """Return the texts of a claim that is a text, a list of texts, or absent. Raises TokenRefusedError."""
+    """Return the values of a claim as a list: the claim is a text, a list of texts, or absent. Raises TokenRefusedError
+    for another type."""
     value = claims.get(claim, [])
     values: object = [value] if isinstance(value, str) else value
     if not isinstance(values, list) or not all(isinstance(one, str) for one in values):

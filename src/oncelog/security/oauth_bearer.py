@@ -72,7 +72,7 @@ class OAuthBearerServer(SaslServer):
         return b""
 
     def _parse(self, message: bytes) -> tuple[str, str]:
-        """Return the token and the authorization id of the client's message."""
+        """Return the access token and the authorization id in the client's message."""
         initial = _INITIAL.fullmatch(message.decode("utf-8", "replace"))
         if initial is None:
             raise self._malformed("it has not the form of RFC 7628")
@@ -94,7 +94,7 @@ class OAuthBearerServer(SaslServer):
 
 
 class OAuthBearerClient:
-    """The client's side of one exchange."""
+    """The client's side of one login by OAUTHBEARER."""
 
     def __init__(self, token: str, extensions: Mapping[str, str] | None = None) -> None:
         if not _BEARER.fullmatch(f"bearer {token}"):

@@ -34,7 +34,7 @@ _CLOCK_SKEW: Final = datetime.timedelta(minutes=5)
 
 
 class Identity(NamedTuple):
-    """The files of one certificate."""
+    """A certificate that was made: its name, its files and its end."""
 
     name: str
     certificate: Path
@@ -116,7 +116,7 @@ def _prepare(folder: Path) -> None:
 
 
 class _Authority:
-    """The CA of a folder. It is made if there is none."""
+    """The development CA in a folder, which signs certificates. It is made if there is none."""
 
     def __init__(self, folder: Path) -> None:
         from cryptography import x509

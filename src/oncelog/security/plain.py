@@ -41,8 +41,11 @@ _MEMO_KEY = secrets.token_bytes(32)
 
 @dataclass(slots=True)
 class ScryptPassword:
-    """The hash of a password. A password that matched once is then recognised by a fast hash under a key of this
-    process: a thousand clients that reconnect at once do not cost a thousand scrypts."""
+    """The scrypt hash of a password, as the users file has it. A password that matched once is later recognised by a
+    fast keyed hash.
+
+    So a thousand clients that reconnect at once do not cost a thousand scrypts.
+    """
 
     log_n: int
     r: int
@@ -73,7 +76,7 @@ class ClearPassword:
 
 
 def hash_password(password: str) -> str:
-    """Return the text that stands behind a user's name in the users file."""
+    """Return the scrypt hash of a password, as the users file has it behind a user's name."""
     salt = secrets.token_bytes(16)
     hashed = _scrypt(password, salt, _LOG_N, _R, _P, 32)
     written = [base64.b64encode(part).decode() for part in (salt, hashed)]
@@ -163,7 +166,7 @@ class PlainServer(SaslServer):
 
 
 class PlainClient:
-    """The client's side of one exchange."""
+    """The client's side of one login by PLAIN."""
 
     def __init__(self, user: str, password: str) -> None:
         if not user or "\0" in user:

@@ -10,7 +10,8 @@ USER = "User"
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """An authenticated identity. Two connections have the same rights when their principals are equal."""
+    """The identity of a client after its login. Two connections have the same rights when their principals are
+    equal."""
 
     principal_type: str
     name: str

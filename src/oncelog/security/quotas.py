@@ -39,7 +39,7 @@ def entity_of(parts: Mapping[str, str] | Mapping[str, str | None]) -> Entity:
 
 
 def entity_fault(entity: Entity) -> str:
-    """Return why there is no such entity; empty: there is one."""
+    """Return why no quota can be set for this entity, such as an unknown entity type; empty: it is valid."""
     kinds = [kind for kind, _ in entity]
     if not kinds:
         return "the entity is empty; name a user, a client-id or an ip"
@@ -78,8 +78,8 @@ def quota_fault(entity: Entity, key: QuotaKey, value: float | None) -> str:
 def quota_of(
     quotas: Quotas, user: str, client_id: str, key: QuotaKey
 ) -> tuple[Entity, float] | None:
-    """Return the quota that holds for this client and the entity that shares it, in Kafka's order;
-    None: there is none."""
+    """Return the quota that holds for this client, with the entity (user, client id or both) that it is set for, by
+    Kafka's order of precedence; None: no quota holds."""
     named: Mapping[str, str | None]
     for named in (
         {USER: user, CLIENT_ID: client_id},

@@ -37,11 +37,12 @@ class SaslAuthenticationError(Exception):
 
 
 class IllegalSaslStateError(Exception):
-    """A message came after the exchange had ended, or a question that only a complete exchange answers."""
+    """A SASL object was used in the wrong order: a message after the end, or a question before the exchange is
+    complete."""
 
 
 class SaslServer(ABC):
-    """The listener's side of one exchange."""
+    """The listener's side of one SASL login; each mechanism has a subclass."""
 
     may_block = False
     """True if `evaluate` may take tens of milliseconds, or wait for a key server: then call it in a thread."""
@@ -72,7 +73,7 @@ class SaslServer(ABC):
         return self._principal
 
     def _refused(self, reason: str) -> SaslAuthenticationError:
-        """Return Kafka's one error for every refusal whose cause a client may not learn."""
+        """Return the error for any refusal whose cause the client may not learn: to it they all look alike."""
         during = "re-authentication" if self._is_reauthentication else "authentication"
         return SaslAuthenticationError(
             f"Authentication failed during {during} due to invalid credentials with SASL mechanism {self._mechanism}",
@@ -81,7 +82,7 @@ class SaslServer(ABC):
 
 
 class SaslClient(Protocol):
-    """The client's side of one exchange."""
+    """The client's side of one SASL login."""
 
     def evaluate(self, challenge: bytes) -> bytes:
         """Return the client's next message. The first challenge is empty. Raises `SaslAuthenticationError`."""
@@ -93,7 +94,8 @@ class SaslClient(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """A server's stored data of a password for one SCRAM mechanism. Nobody can log in with it alone (RFC 5802, 9)."""
+    """What a server stores of a user's password for one SCRAM mechanism. Nobody can log in with it alone (RFC 5802,
+    9)."""
 
     salt: bytes = field(repr=False)
     stored_key: bytes = field(repr=False)
@@ -102,7 +104,7 @@ class ScramCredential:
 
 
 class PasswordVerifier(Protocol):
-    """A server's stored data of a password for PLAIN."""
+    """What a server stores of a user's password for PLAIN, to compare a given one with."""
 
     def matches(self, password: str) -> bool: ...
 
@@ -118,21 +120,21 @@ class AcceptedToken:
 
 
 class TokenRefusedError(Exception):
-    """A token is not accepted. The text is for our log; the client reads `invalid_token`."""
+    """An access token is not accepted. The text is for our log; the client reads `invalid_token`."""
 
 
 class TokenValidator(Protocol):
     def validate(self, token: str) -> AcceptedToken:
-        """Return the token's content. Raises `TokenRefusedError`. It may wait for a key server."""
+        """Return the content of a valid access token. Raises `TokenRefusedError`. It may wait for a key server."""
         ...
 
 
 class Credentials(Protocol):
-    """The users that one listener knows. A lookup reads memory and does not wait."""
+    """The look-up of users for the SASL mechanisms of one listener. It reads memory and does not wait."""
 
     def unknown_salt(self, mechanism: str, user: str) -> tuple[bytes, int]:
-        """Return salt and iterations for a user who does not exist. They look like those of users who exist. Every
-        listener returns the same ones, for as long as possible."""
+        """Return salt and iterations for a user who does not exist, so that a client cannot tell. They look like those
+        of users who exist. Every listener returns the same ones, for as long as possible."""
         ...
 
     def scram(self, mechanism: str, user: str) -> ScramCredential | None: ...

@@ -9,7 +9,8 @@ from oncelog.security.scram import HASHES, ScramServer
 def make_sasl_server(
     mechanism: str, credentials: Credentials, *, is_reauthentication: bool = False
 ) -> SaslServer:
-    """Return the server of one exchange. The listener checks before that it enables the mechanism."""
+    """Return a new `SaslServer` for one login by this mechanism. The caller has checked that the mechanism is
+    enabled."""
     if mechanism in HASHES:
         return ScramServer(
             mechanism,

@@ -68,20 +68,21 @@ _NO_BINDING = "n,,"
 def make_credential(
     mechanism: str, password: str, iterations: int = ITERATIONS_MIN, salt: bytes | None = None
 ) -> ScramCredential:
-    """Return the credential that a server stores of a password."""
+    """Return what a server stores of this password (salt and derived keys), so that it can check a login."""
     salt = new_salt() if salt is None else salt
     salted = salted_password(mechanism, password, salt, iterations)
     return credential_of_salted_password(mechanism, salted, salt, iterations)
 
 
 def new_salt() -> bytes:
-    """Return a new salt. It has the form of an unknown user's salt: another form would show that its user exists."""
+    """Return a new random salt, in the form that unknown users get, too. Another form would show that its user
+    exists."""
     return salt_of(secrets.randbits(SALT_BITS))
 
 
 def salted_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
-    """Return the salted password, which an administrator sends in the password's place.
-    Raises ValueError for what no server stores."""
+    """Return the salted password, which an administrator sends instead of the password. Raises ValueError for
+    iterations that no server stores."""
     _check_iterations(iterations)
     return _salted_password(mechanism, password, salt, iterations)
 
@@ -89,7 +90,7 @@ def salted_password(mechanism: str, password: str, salt: bytes, iterations: int)
 def credential_of_salted_password(
     mechanism: str, salted_password: bytes, salt: bytes, iterations: int
 ) -> ScramCredential:
-    """Return the credential of a salted password, as `AlterUserScramCredentials` brings it (KIP-554)."""
+    """Return what a server stores of a salted password, which `AlterUserScramCredentials` carries (KIP-554)."""
     _check_iterations(iterations)
     _, stored_key, server_key = _keys(mechanism, salted_password)
     return ScramCredential(salt, stored_key, server_key, iterations)
@@ -183,7 +184,7 @@ class ScramServer(SaslServer):
 
 
 class ScramClient:
-    """The client's side of one exchange. It also checks that the server knows the password."""
+    """The client's side of one login by SCRAM. It also checks that the server knows the password."""
 
     def __init__(
         self, mechanism: str, user: str, password: str, *, nonce: str | None = None
@@ -292,8 +293,8 @@ def _xor(left: bytes, right: bytes) -> bytes:
 
 
 def _decoded(text: str) -> bytes | None:
-    """Return the bytes of a base64 text;
-    None unless it is the one way to write them: a changed last letter is a changed message."""
+    """Decode base64, and return the bytes. None unless it is the one way to write them: a changed last letter is a
+    changed message."""
     try:
         decoded = base64.b64decode(text, validate=True)
     except binascii.Error:

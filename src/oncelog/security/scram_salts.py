@@ -34,7 +34,7 @@ def form_of(salt: bytes, iterations: int) -> SaltForm:
 
 
 def salt_of(number: int) -> bytes:
-    """Return a salt from a number, in base 36 as Kafka's tools write it."""
+    """Return this number as a salt, in base 36 as Kafka's tools write it."""
     digits = ""
     while number:
         number, digit = divmod(number, 36)
@@ -45,8 +45,8 @@ def salt_of(number: int) -> bytes:
 def unknown_salt(
     key: bytes, mechanism: str, user: str, forms: Collection[SaltForm]
 ) -> tuple[bytes, int]:
-    """Return salt and iterations of a name without a user. `forms` are those of the users who exist;
-    none: the tools' form."""
+    """Return salt and iterations for a name without a user, always the same for one name. `forms` are those of the
+    users who exist; none: the tools' form."""
     assert len(key) >= 16, "a short key lets a client compute the salts of unknown users"
     name = f"{mechanism}\0{user}".encode()
 

@@ -28,7 +28,7 @@ _PIECE = re.compile(r"\\(?P<literal>.)|\$(?P<group>[0-9]+)|(?P<stray>[\\$])|[^\\
 
 
 class NoMatchingRuleError(Exception):
-    """The subject of a certificate matches no rule: its holder has no name here and is refused."""
+    """No rule maps the subject of a client's certificate to a name, so the client is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Rule:
                 yield piece[0] if piece["literal"] is None else piece["literal"]
 
     def _group(self, match: re.Match[str], digits: str) -> str:
-        """Return the text of a reference to a group: `$12` is group 12 if there are so many, else group 1 and a 2.
+        """Return the text for a reference `$12` in a rule: group 12 if there are so many, else group 1 and a 2.
 
         A number above the groups, such as `$4` of three, stays as it is.
         """
@@ -72,8 +72,8 @@ class Rule:
 
 
 def refuse_process(certificate: Mapping[str, object] | None) -> None:
-    """Raise ValueError for the certificate of a process of the cluster, which is for its private calls and no client's.
-    Both kinds may be of one CA. `certificate`: as `getpeercert()` returns it."""
+    """Raise ValueError if this certificate belongs to a process of the cluster, and so not to a client. Both kinds may
+    be of one CA. `certificate`: as `getpeercert()` returns it."""
     names = (certificate or {}).get("subjectAltName", ())
     assert isinstance(names, tuple), names
     for kind, name in names:
@@ -84,7 +84,8 @@ def refuse_process(certificate: Mapping[str, object] | None) -> None:
 
 
 class PrincipalRules:
-    """The rules of a listener. Raises ValueError with Kafka's words where a rule is malformed."""
+    """The rules that map certificate subjects to principals on a listener. Raises ValueError with Kafka's words where a
+    rule is malformed."""
 
     def __init__(self, text: str = DEFAULT_RULES) -> None:
         self._rules = list(_parse(text.strip()))
@@ -107,7 +108,8 @@ class PrincipalRules:
 
 
 def _parse(text: str) -> Iterator[Rule | None]:
-    """Yield the rules of a text, in order; None is DEFAULT. Raises ValueError with Kafka's words."""
+    """Read the text of a setting, and yield its rules in order; None is DEFAULT. Raises ValueError with Kafka's
+    words."""
     at = 0
     while at < len(text):
         if separator := re.compile(r"[\s,]+").match(text, at):

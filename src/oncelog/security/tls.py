@@ -37,7 +37,7 @@ CONTEXT_AGE_MAX_S = 300.0
 
 
 class ClientCertificates(Enum):
-    """The values of Kafka's `ssl.client.auth`."""
+    """Whether clients must, may or need not show a certificate: the values of Kafka's `ssl.client.auth`."""
 
     NONE = "none"
     REQUESTED = "requested"
@@ -46,7 +46,7 @@ class ClientCertificates(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Paths of PEM files. Without a key file the key stands in the certificate's file."""
+    """The paths of the PEM files of one TLS endpoint. Without a key file the key stands in the certificate's file."""
 
     certificate_chain: Path | None = None
     key: Path | None = None
@@ -61,7 +61,7 @@ class TlsFiles:
 
 
 class TlsFileError(Exception):
-    """A file is missing or holds something else. The text names the file and the way out."""
+    """A TLS file is missing or holds something else. The text names the file and the way out."""
 
 
 def server_context(
@@ -111,7 +111,7 @@ def client_context(
 
 
 class ReloadingContext:
-    """The TLS context of files that may change. It looks at them when it is asked, at most once a second.
+    """A TLS context made from files that may change. It looks at them when it is asked, at most once a second.
 
     While new files cannot be used, as between the writes of a certificate and of its key, the last good context stays.
     `report` gets the error once, and gets one line for each reload.
@@ -140,7 +140,8 @@ class ReloadingContext:
         return self._context
 
     def fronting(self) -> ssl.SSLContext:
-        """Return one context for good, whose every handshake takes the current one."""
+        """Return one TLS context that never changes, for servers that take only one. It switches to the newest context
+        in each handshake."""
         front = self._build(self._files)
         assert front.verify_mode is ssl.CERT_NONE, "a resumed session skips a changed authority"
 
@@ -168,8 +169,8 @@ class ReloadingContext:
             self._report(f"TLS files reloaded: {', '.join(map(str, self._files.paths()))}")
 
     def _read_digest(self) -> bytes:
-        """Return a digest of the files' contents: a rename, a changed symbolic link and a write within one tick all
-        count."""
+        """Return a hash of the files' contents, which shows any change: also a rename, a changed link, and a write
+        within one clock tick."""
         digest = hashlib.sha256()
         for path in self._files.paths():
             digest.update(hashlib.sha256(_read(path)).digest())
@@ -258,7 +259,7 @@ def _what_it_is(content: bytes, path: Path) -> str:
 
 
 def _words(error: Exception) -> str:
-    """Return the part of OpenSSL's error text that a person can read."""
+    """Return the readable part of an error of OpenSSL."""
     with contextlib.suppress(AttributeError, TypeError):
         return str(error.reason).replace("_", " ").lower()  # type: ignore[attr-defined]
     return str(error)

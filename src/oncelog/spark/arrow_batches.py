@@ -34,8 +34,8 @@ def arrow_schema(include_headers: bool, include_outcome: bool) -> pa.Schema:
 
 
 def record_batch(partition: Partition, columns: Columns, include_headers: bool) -> pa.RecordBatch:
-    """Return one Arrow batch of a partition's records.
-    A timestamp that no count of microseconds can hold becomes the last that can."""
+    """Return one Arrow batch with these records of a partition. A timestamp beyond what microseconds can express
+    becomes the last possible one."""
     count = len(columns)
     milliseconds = np.clip(columns.timestamps_ms, -_TIMESTAMP_MS_MAX, _TIMESTAMP_MS_MAX)
     arrays = [

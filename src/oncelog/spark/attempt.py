@@ -1,9 +1,10 @@
-"""The sink's side of the attempt protocol: the five calls, and the meaning of their answers for Spark.
+"""The sink's five calls to the coordinator about an attempt, and what their answers mean for Spark.
 
-An attempt is one try of one micro-batch. The driver opens it before any task runs, and tasks join and seal branches of
-it. The driver commits the batch by naming the winning branches: one record at the coordinator decides. Spark repeats
-every step after failures and may run two drivers at once; the nonce, new for each try, is what tells tries apart. Each
-call may be repeated with the same arguments, so a lost answer is asked for again.
+An attempt is one try of one micro-batch. The driver opens it before any task runs. Each task joins it with a branch (a
+producer id of its own), and seals that branch when all its rows are written. The driver commits the batch by naming the
+winning branches: one record at the coordinator decides. Spark repeats every step after failures and may run two drivers
+at once; the nonce, new for each try, is what tells tries apart. Each call may be repeated with the same arguments, so a
+lost answer is asked for again.
 """
 
 import secrets
@@ -34,12 +35,13 @@ _JOB_WAY_OUT: Final = (
 
 
 class FencedError(OncelogError):
-    """This try of the batch is over: superseded, timed out, or decided by another driver.
-    None of its records is visible."""
+    """This try of the batch is over: superseded by a newer one, timed out, or decided by another Spark driver. None of
+    its records is visible."""
 
 
 class QueryChangedError(OncelogError):
-    """The sink belongs to another streaming query; writing would skip or repeat batches."""
+    """The sink (the target of a stream, by its transactionalId) belongs to another streaming query; writing would skip
+    or repeat batches."""
 
 
 class ReplayRefusedError(OncelogError):
@@ -48,7 +50,8 @@ class ReplayRefusedError(OncelogError):
 
 @dataclass(frozen=True, slots=True)
 class AttemptName:
-    """One try of one sink."""
+    """The name of one attempt, which is one try of Spark to write a micro-batch: its sink, and the nonce that was drawn
+    for it."""
 
     sink: str
     nonce: bytes
@@ -58,7 +61,7 @@ class AttemptName:
 
 @dataclass(frozen=True, slots=True)
 class TaskIdentity:
-    """The batch and the query that a task writes for, and its try of one of their partitions."""
+    """A Spark task that writes: its query, micro-batch and partition, and which try of the task it is."""
 
     query_id: str
     run_id: str
@@ -69,7 +72,8 @@ class TaskIdentity:
 
 @dataclass(frozen=True, slots=True)
 class JoinedBranch:
-    """A producer id of its own for one task, within an attempt."""
+    """A task's permission to write within an attempt (one try of a batch): a producer id of its own, which is fenced
+    when the attempt ends."""
 
     producer_id: int
     producer_epoch: int
@@ -78,8 +82,12 @@ class JoinedBranch:
 
 @dataclass(frozen=True, slots=True)
 class BranchOutcome:
-    """A task's report to the driver. `skipped`: the batch was committed before, and nothing was written. Count and
-    checksum are then those of the rows that would have been written. No checksum: the task did not look at its rows."""
+    """A task's report to the driver, which commits by it. `skipped`: the batch was committed before, and nothing was
+    written.
+
+    Count and checksum are then those of the rows that would have been written. No checksum: the task did not look at
+    its rows.
+    """
 
     attempt: AttemptName
     query_id: str
@@ -96,7 +104,8 @@ def new_nonce() -> bytes:
 
 
 def open_attempt(cluster: Cluster, attempt: AttemptName, timeout_ms: int) -> AttemptName:
-    """Open the attempt, which aborts any other open one of the sink. Return the attempt as the coordinator sees it.
+    """Open the attempt (one try of a batch) at the coordinator, which aborts any other open one of the sink. Return it,
+    with whether it is traced.
 
     Raises FencedError, KafkaError, OncelogError.
     """
@@ -110,7 +119,8 @@ def open_attempt(cluster: Cluster, attempt: AttemptName, timeout_ms: int) -> Att
 def join_attempt(
     cluster: Cluster, attempt: AttemptName, task: TaskIdentity, adopt_query: bool
 ) -> JoinedBranch | None:
-    """Return a branch to write with; None when the batch is committed already and the task must write nothing.
+    """Let one task join the attempt (a try of a batch): return a producer id for it. None: the batch is committed
+    already, and the task must write nothing.
 
     Raises FencedError and QueryChangedError, and what the call raises.
     """
@@ -141,7 +151,8 @@ def seal_branch(
     crc32c: int,
     row_checksum: int | None = None,
 ) -> None:
-    """Tell the coordinator that each record of the branch is acknowledged. Raises as `join_attempt` does."""
+    """Tell the coordinator that a task has written everything: all records under its producer id (a branch) are
+    acknowledged. Raises as `join_attempt` does."""
     response = _call(
         cluster,
         "SealBranch",
@@ -163,10 +174,11 @@ def seal_branch(
 def commit_batch(
     cluster: Cluster, sink: str, batch_id: int, outcomes: Sequence[BranchOutcome]
 ) -> SinkAnswer:
-    """Decide the batch. Return OK, or ALREADY if this attempt decided it before (or it was skipped).
+    """Commit a batch at the coordinator, with the tasks' producer ids (branches) that count. Return OK, or ALREADY if
+    this attempt has committed it before, or skipped it.
 
-    Raises FencedError where nothing was decided and Spark must run the batch again, or where another driver decided
-    it; ReplayRefusedError where the batch was decided with other rows; QueryChangedError.
+    Raises FencedError where nothing was decided and Spark must run the batch again, or where another driver decided it;
+    ReplayRefusedError where the batch was decided with other rows; QueryChangedError.
     """
     response = _call(
         cluster,
@@ -196,18 +208,19 @@ def commit_batch(
 
 
 def abort_attempts(cluster: Cluster, sink: str, nonces: Sequence[bytes]) -> int:
-    """Abort those of the attempts that are still open, and return how many were. Decided ones stay as they are."""
+    """Abort those attempts (tries of a batch, by nonce) that are still open, and return how many. Committed ones stay
+    as they are."""
     response = _call(cluster, "AbortAttempt", sink=sink, nonces=nonces)
     return int(response.aborted)
 
 
 def last_committed_batch_id(cluster: Cluster, sink: str) -> int:
-    """Return the number of the sink's last committed batch; -1: there is none."""
+    """Return the number of the last batch that was committed to this sink; -1: there is none."""
     return int(_call(cluster, "DescribeSink", sink=sink).last_committed_batch_id)
 
 
 def refused_replay(reason: str, sink: str) -> ReplayRefusedError:
-    """The error, with what the user may do about it."""
+    """Return the error for a batch that was committed before with other rows, with what the user may do about it."""
     way_out = _JOB_WAY_OUT if is_job_sink(sink) else _STREAM_WAY_OUT
     return ReplayRefusedError(
         f"REPLAY_REFUSED: {reason}. A committed batch is never written again, so rows would be lost. {way_out}"

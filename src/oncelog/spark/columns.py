@@ -23,7 +23,7 @@ _OUTCOME: Final = {"outcome": "STRING"}
 
 
 def source_columns(options: SourceOptions) -> dict[str, str]:
-    """Return column → type; `headers` and `outcome` only when asked for."""
+    """Return the source's columns with their Spark types; `headers` and `outcome` only when asked for."""
     headers = _HEADERS if options.include_headers else {}
     return _SOURCE | headers | (_OUTCOME if options.include_outcome else {})
 
@@ -43,10 +43,8 @@ def check_source_columns(names: list[str], options: SourceOptions) -> None:
 
 
 def check_sink_columns(types: Mapping[str, str], has_topic_option: bool) -> None:
-    """Refuse an input that the sink cannot write. `types`: column → Spark's simple type name.
-
-    Raises OncelogError naming the column.
-    """
+    """Raise OncelogError naming the column if the rows have columns that the sink cannot write. `types`: column →
+    Spark's simple type name."""
     allowed = {
         "value": ("binary", "string"),
         "key": ("binary", "string"),

@@ -1,7 +1,9 @@
-"""The token that a transaction on Apache Kafka commits together with its rows: which batch of which query they are.
+"""The token of Spark's sink on Apache Kafka: a record, committed in one transaction with a batch's rows, that says
+which batch of which query they are.
 
 It is the value of a record in the sink's topic, in JSON, so any Kafka tool shows it. A token repeats what is known of
-the batches before it, so the newest one suffices. Pure: what is to be written after a token is decided here (ADR 0053).
+the batches before it, so the newest one suffices. This module does no I/O: from the newest token and a batch it decides
+what to write next (ADR 0053).
 
 | the batch | |
 |---|---|
@@ -36,7 +38,8 @@ _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 
 class TokenPlace(NamedTuple):
-    """The topic and key of a sink's tokens, and their only writer: one transactional.id writes to one topic."""
+    """Where the tokens of a sink are (the records that say which batch is committed): topic and key. Only the producer
+    with this transactional.id writes them."""
 
     topic: str
     key: str
@@ -44,12 +47,14 @@ class TokenPlace(NamedTuple):
 
 
 def place_of_stream(transactional_id: str) -> TokenPlace:
-    """Return the place of a stream's tokens, and of what foreachBatch writes with a batchId."""
+    """Return the topic and key of a stream's tokens (the records that say which batch is committed). foreachBatch with
+    a batchId uses the same."""
     return TokenPlace(_topic_name("__oncelog_sink_", transactional_id), "batches", transactional_id)
 
 
 def place_of_job(transactional_id: str, job_id: str | None) -> TokenPlace:
-    """All jobs of a transactionalId share a topic and a transactional.id; each jobId has a key of its own."""
+    """Return the topic and key of a batch job's tokens. All jobs of a transactionalId share a topic and a
+    transactional.id; each jobId has a key of its own."""
     key = "unnamed jobs" if job_id is None else f"job {job_id}"
     topic = _topic_name("__oncelog_jobs_", transactional_id)
     return TokenPlace(topic, key, job_sink_name(transactional_id, None))
@@ -63,7 +68,7 @@ def _topic_name(prefix: str, transactional_id: str) -> str:
 
 
 class _Stored(TypedDict):
-    """A token's JSON, if the record is one."""
+    """The JSON of a token (the record that says which batches are committed), as Python reads it."""
 
     format: int
     query_id: str
@@ -81,7 +86,7 @@ class CommittedBatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BatchToCommit:
-    """A batch that a driver wants to commit."""
+    """A batch that a Spark driver wants to commit, with the count and checksum of its rows."""
 
     nonce: str
     """The nonce of the attempt: the same in all its tasks, and new for each try."""
@@ -96,7 +101,7 @@ class BatchToCommit:
 
 @dataclass(frozen=True, slots=True)
 class CommitToken:
-    """`batches`: oldest first, never empty."""
+    """A sink's token as a value: the query, and its last committed batches, oldest first (never empty)."""
 
     query_id: str
     batches: tuple[CommittedBatch, ...]
@@ -111,7 +116,8 @@ class CommitToken:
 
     @classmethod
     def from_bytes(cls, value: bytes, where: str) -> Self:
-        """Raises OncelogError naming `where`, for what is no token or one of a newer version."""
+        """Read a token (which batches are committed) from a record's value. Raises OncelogError naming `where`, for
+        what is no token or one of a newer version."""
         try:
             found: _Stored = json.loads(value)
             token_format = int(found["format"])
@@ -131,7 +137,7 @@ class CommitToken:
 
 
 def _batches(found: Sequence[tuple[int, int, int, str]]) -> tuple[CommittedBatch, ...]:
-    """Raises ValueError and TypeError for what is no list of committed batches."""
+    """Return the committed batches from a token's JSON. Raises ValueError and TypeError for what is no such list."""
     if not found:
         raise ValueError("no batch is in it")
     return tuple(
@@ -143,7 +149,8 @@ def _batches(found: Sequence[tuple[int, int, int, str]]) -> tuple[CommittedBatch
 def token_after(
     token: CommitToken | None, batch: BatchToCommit, sink: str, asked_after: int | None = None
 ) -> CommitToken | None:
-    """Return the token to write with the rows of `batch`; None if they are committed already.
+    """Return the token (the record that says which batches are committed) to write with the rows of `batch`; None if
+    they are committed already. `token` is the newest one found.
 
     `asked_after`: the last batch when a commit of this very batch was asked for and not answered; None: never. Raises
     QueryChangedError, ReplayRefusedError, and OncelogError where so many batches came since that nobody can know.
@@ -201,7 +208,8 @@ def _adopted(token: CommitToken, batch: BatchToCommit, sink: str) -> CommitToken
 
 
 def _difference(token: CommitToken, batch: BatchToCommit, batch_id: int) -> str | None:
-    """Return how the batch that Spark runs again differs from the committed one; None: they are equal.
+    """Return in which way a batch that Spark runs again differs from the committed one, such as its row count; None:
+    they are equal.
 
     The coordinator's `sink_replay` compares in the same way.
     """

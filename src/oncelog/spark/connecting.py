@@ -1,4 +1,4 @@
-"""The client for the cluster that a query's options name, with their login and their settings of calls."""
+"""The function that makes the blocking client from a query's options: addresses, login and time-outs."""
 
 from dataclasses import replace
 

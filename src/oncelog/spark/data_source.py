@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 class DefaultSource(DataSource):
-    """The class behind `format("oncelog")`.
-    It imports modules when it needs them: Spark loads this class in many processes."""
+    """The class behind `format("oncelog")`: Spark asks it for readers and writers. It imports modules only when needed,
+    because Spark loads it in many processes."""
 
     @classmethod
     def name(cls) -> str:

@@ -1,7 +1,9 @@
-"""The options that a query gave: read by name, refused with the option's name, its value and the way out.
+"""The options that a query gave. They are read by name; a wrong one raises an error with its name, its value and the
+way out.
 
-Spark hands a data source every option of the query, its own included, so an unknown name cannot be refused as such.
-Two kinds are: names with the prefix `oncelog.`, and names so close to one of ours that they must be a slip of the pen.
+Spark hands a data source every option of the query, also those of Spark itself. So an unknown name cannot be refused in
+general. Two kinds are: names with the prefix `oncelog.`, and names so close to one of ours that they must be a slip of
+the pen.
 """
 
 import difflib
@@ -70,7 +72,7 @@ settings of Kafka's clients have the prefix of Spark's Kafka source."""
 
 
 class Side(Enum):
-    """The side of the connector that takes the options."""
+    """The side of the connector that reads the options: the source or the sink."""
 
     SOURCE = "reading"
     SINK = "writing"
@@ -118,10 +120,10 @@ the files are PEM (`oncelog.client.core.login`)."""
 
 
 class GivenOptions:
-    """The query's options by lower-cased name: Spark's option names have no case."""
+    """The options that the user gave to a query, by lower-cased name: Spark's option names have no case."""
 
     def __init__(self, options: Mapping[str, str], side: Side) -> None:
-        """Take the options. Raises OncelogError for an option that this side does not honour."""
+        """Keep the options. Raises OncelogError for an option that the source (or the sink) does not support."""
         self._values = {name.lower(): value for name, value in options.items()}
         names = _NAMES[side]
         known = {name.lower(): name for name in names}
@@ -181,7 +183,8 @@ class GivenOptions:
         return value == "true"
 
     def count(self, name: str, most: int | None = None) -> int | None:
-        """Return a whole number above 0; None where the option is not given. Raises OncelogError."""
+        """Return this option as a whole number above 0; None where it is not given. Raises OncelogError for another
+        text."""
         value = self.text(name)
         if value is None:
             return None
@@ -202,14 +205,15 @@ class GivenOptions:
         return int(value)
 
     def choice(self, name: str, choices: Sequence[str]) -> str:
-        """Return one of `choices`, of which the first is the default. Raises OncelogError."""
+        """Return this option, which must be one of `choices`; the first one is the default. Raises OncelogError."""
         value = (self.text(name) or choices[0]).lower()
         if value not in choices:
             raise OncelogError(f"option {name} is {value!r}: give {' or '.join(choices)}")
         return value
 
     def duration_ms(self, name: str, least_ms: int, most_ms: int) -> int | None:
-        """Return the milliseconds of a text with a unit; None where the option is not given. Raises OncelogError."""
+        """Return this option, a duration with a unit, in milliseconds; None where it is not given. Raises
+        OncelogError."""
         value = self.text(name)
         if value is None:
             return None

@@ -35,8 +35,8 @@ _NOT_OURS: Final = {
 
 
 class GroupProgress:
-    """Commits a stream's offsets to a group, when they have changed.
-    Its connections are its own, with shorter time limits."""
+    """Commits the offsets that a stream has read to a consumer group, for people to see. It uses connections of its own
+    with shorter time limits."""
 
     def __init__(self, options: SourceOptions, clock: Callable[[], float] = time.monotonic) -> None:
         assert options.group_id is not None
@@ -48,7 +48,8 @@ class GroupProgress:
         self._paused_until = 0.0
 
     def show(self, offsets: OffsetVector, warn: Callable[[str], None]) -> None:
-        """Commit the offsets, if they have changed. Raises OncelogError where the group cannot be this query's."""
+        """Commit those of the offsets that have changed. Raises OncelogError if the query may not use this group, for
+        example because it has members."""
         changed = {key: at for key, at in offsets.items() if self._shown.get(key) != at}
         if not changed or self._clock() < self._paused_until:
             return

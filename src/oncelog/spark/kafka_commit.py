@@ -1,4 +1,5 @@
-"""The commit on Apache Kafka: one transaction of the driver has a batch's rows, and the token that says so.
+"""The commit of a Spark batch on Apache Kafka: one transaction of the driver with the batch's rows, and a token, the
+record that says which batch they are.
 
 `commit_on_kafka` may be called any number of times for a batch, by any number of drivers, after any crash. Each call
 fences all earlier ones before it reads what is committed, so whatever it finds is final (ADR 0053).
@@ -48,7 +49,8 @@ _PAUSE_S: Final = 0.1
 
 
 class UnansweredError(OncelogError):
-    """The commit was asked for and not answered. `after` is the batch that was the last one before."""
+    """The commit was sent, and no answer came, so it may have happened. `after`: the number of the last batch committed
+    before."""
 
     def __init__(self, message: str, after: int) -> None:
         super().__init__(message)
@@ -56,13 +58,15 @@ class UnansweredError(OncelogError):
 
 
 class StaleEndError(OncelogError):
-    """The token landed elsewhere than where the reading ended: a leader that was deposed had shown an older end."""
+    """The token was not placed right behind the last record that was read, so an old leader had told a wrong end. The
+    commit starts anew."""
 
 
 def commit_on_kafka(
     options: SinkOptions, sink: str, place: TokenPlace, tasks: Sequence[CollectedRows]
 ) -> None:
-    """Returns when the batch is committed, by this call or an earlier one. `tasks`: the winners, one at least.
+    """Commit a batch's rows on Apache Kafka, exactly once, and return when they are committed, by this call or an
+    earlier one. `tasks`: the rows of each winning task, one at least.
 
     Raises FencedError, QueryChangedError, ReplayRefusedError, OncelogError, KafkaError. After each of them Spark may
     run the batch again, committed or not.
@@ -91,7 +95,7 @@ def commit_on_kafka(
 
 
 def _go_on(deadline: Deadline, sink: str, batch: BatchToCommit, error: OncelogError) -> None:
-    """Raises OncelogError where no time is left."""
+    """Return if there is time for another try of the commit; otherwise raise OncelogError that says it is unknown."""
     if not deadline.has_passed:
         return
     if batch.batch_id is None:
@@ -186,7 +190,8 @@ def _write_token(
     end: int,
     token: CommitToken,
 ) -> None:
-    """Raises StaleEndError where it is not the next record after all that was read."""
+    """Write the token (the record that says which batch this is) in the transaction. Raises StaleEndError if it is not
+    placed right behind all that was read."""
     identity = ProducerIdentity(
         ProducerId(transaction.producer_id), ProducerEpoch(transaction.producer_epoch)
     )
@@ -217,7 +222,8 @@ def _write_rows(
 
 
 def newest_token(cluster: Cluster, place: TokenPlace) -> tuple[int, CommitToken | None]:
-    """Return the end of the sink's topic, and the newest committed token of this key.
+    """Read the topic of tokens (records that say which batch is committed). Return its end, and the newest committed
+    token with this key; None: there is none.
 
     Raises OncelogError, KafkaError.
     """
@@ -237,9 +243,9 @@ def newest_token(cluster: Cluster, place: TokenPlace) -> tuple[int, CommitToken 
 
 
 def _decided_end(cluster: Cluster, partition: Partition) -> int:
-    """Return the end of a partition in which nothing is open.
+    """Return the end of a partition, once no transaction in it is open.
 
-    Our own transactions are over, and nobody else writes there.
+    The sink's earlier transactions are over, and nobody else may write there.
     """
 
     def attempt() -> int:
@@ -257,7 +263,7 @@ def _decided_end(cluster: Cluster, partition: Partition) -> int:
 
 
 def _values(cluster: Cluster, plan: ReadPlan, key: bytes) -> list[bytes | None]:
-    """Return the values of the committed records of the plan that have this key, in order."""
+    """Read the planned offsets, and return the values of the committed records with this key, in order."""
     return [
         value
         for columns in read_partition(cluster, plan, print)

@@ -1,7 +1,7 @@
-"""The sink on Apache Kafka, before the commit: what the cluster must be, and what a task does (ADR 0053).
+"""The sink on Apache Kafka, before the commit: the check of the cluster, and the work of a task (ADR 0053).
 
-A task writes nothing. It makes record batches of its rows, ready but for the producer's identity, and returns them to
-the driver. The driver writes all batches of the winning tasks in one transaction (`kafka_commit`).
+A task writes nothing. It makes record batches of its rows, complete but for the producer id, and returns them to the
+driver. The driver writes all batches of the winning tasks in one transaction (`kafka_commit`).
 """
 
 import logging
@@ -38,7 +38,8 @@ _prepared: set[tuple[tuple[Address, ...], str]] = set()
 
 @dataclass(frozen=True, slots=True)
 class CollectedRows:
-    """A task's rows as record batches, and which batch of which query they are."""
+    """A task's rows as encoded record batches, which it returns to the driver, and which batch of which query they
+    are."""
 
     nonce: bytes
     query_id: str
@@ -60,7 +61,8 @@ def is_prepared(options: SinkOptions, place: TokenPlace) -> bool:
 
 
 def prepare(cluster: Cluster, options: SinkOptions, place: TokenPlace) -> None:
-    """Make the sink's topic of tokens, where it is missing, and tell the sink's limits here.
+    """Create the topic of the sink's tokens (records that say which batch is committed), if it is missing, and log the
+    sink's limits.
 
     Raises OncelogError where the cluster or the topic is such that exactly-once could not be promised.
     """
@@ -149,7 +151,7 @@ def collect_rows(
     batch_id: int | None,
     iterator: Iterator["pa.RecordBatch"],
 ) -> CollectedRows:
-    """The task's rows, encoded and compressed.
+    """Return the task's rows, encoded and compressed.
 
     Raises OncelogError for rows that cannot be written or exceed `maxBatchBytes`, and KafkaError.
     """
@@ -192,7 +194,7 @@ def collect_rows(
 
 
 def check_size(options: SinkOptions, batch_id: int | None, size_bytes: int) -> None:
-    """Raises OncelogError above `maxBatchBytes`."""
+    """Raise OncelogError if a batch has more bytes than `maxBatchBytes`."""
     if size_bytes <= options.collected_bytes_max:
         return
     name = "the job" if batch_id is None else f"batch {batch_id}"

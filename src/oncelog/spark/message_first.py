@@ -19,7 +19,8 @@ ResultT = TypeVar("ResultT")
 
 
 class _Message(Exception):
-    """The first cause of an error, which is shown as `oncelog: …`."""
+    """An exception that holds only an error's message; as the error's first cause it is shown first, as `oncelog:
+    …`."""
 
 
 _Message.__qualname__ = "oncelog"
@@ -27,7 +28,7 @@ _Message.__module__ = "builtins"  # tracebacks leave this name out
 
 
 def message_first(method: Callable[Arguments, ResultT]) -> Callable[Arguments, ResultT]:
-    """Decorate a method that Spark calls: an OncelogError of it is shown with its message first."""
+    """Decorate a method that Spark calls: if it raises an OncelogError, Spark shows its message first."""
 
     @functools.wraps(method)
     def wrapped(*arguments: Arguments.args, **named: Arguments.kwargs) -> ResultT:
@@ -43,7 +44,8 @@ def message_first(method: Callable[Arguments, ResultT]) -> Callable[Arguments, R
 def rows_message_first(
     method: Callable[Arguments, Iterator[ResultT]],
 ) -> Callable[Arguments, Iterator[ResultT]]:
-    """Decorate a generator in the same way; its errors come while Spark takes its rows."""
+    """Decorate a generator that Spark reads rows from, as `message_first` does; its errors come while rows are
+    taken."""
 
     @functools.wraps(method)
     def wrapped(*arguments: Arguments.args, **named: Arguments.kwargs) -> Iterator[ResultT]:

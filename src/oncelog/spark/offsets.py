@@ -119,10 +119,11 @@ def parse_assignment(option: str, text: str) -> tuple[Partition, ...]:
 
 
 def limited(start: Mapping[Partition, int], end: OffsetVector, limit: int) -> OffsetVector:
-    """Return `end`, pulled back so that at most `limit` offsets lie between, shared out evenly.
+    """Return `end`, pulled back so that at most `limit` offsets lie between `start` and it, shared out evenly among
+    partitions.
 
-    Each partition gets the same share, and what a short one leaves goes to the others. So the one furthest behind
-    cannot starve the rest. And no partition waits for ever, since what is left out grows until it gets its turn.
+    Each partition gets the same share, and what a short one leaves goes to the others. So a partition with a long
+    backlog cannot starve the rest.
     """
     lags = sorted(
         (end[key] - start.get(key, 0), key) for key in end if end[key] > start.get(key, 0)
@@ -140,8 +141,8 @@ def limited(start: Mapping[Partition, int], end: OffsetVector, limit: int) -> Of
 def ranges_between(
     start: Mapping[Partition, int], end: Mapping[Partition, int]
 ) -> list[OffsetRange]:
-    """Return the ranges between two vectors, in order of partition; a pure function, as planning a batch again must
-    agree.
+    """Return the offset ranges to read between two vectors, in order of partition. The same arguments give the same
+    ranges, because Spark may plan a batch again.
 
     A partition that is not in `start` is new and is read from its first offset, 0.
     """

@@ -57,7 +57,7 @@ class Partitioner(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CallOptions:
-    """The settings of calls to the cluster. None: the client's default."""
+    """The time limits and names of requests to the cluster. None: the client's default."""
 
     client_id: str | None = None
     request_timeout_ms: int | None = None
@@ -68,7 +68,7 @@ class CallOptions:
 
 @dataclass(frozen=True, slots=True)
 class FetchOptions:
-    """The settings of a task's fetches. None: the client's default."""
+    """The limits of the Fetch requests of a task. None: the client's default."""
 
     max_bytes: int | None = None
     min_bytes: int = 1
@@ -106,7 +106,7 @@ class SourceOptions:
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """The options of a write: the place and the sink's name."""
+    """The options of a write: the cluster, the topic, and the sink's transactional id."""
 
     bootstrap: tuple[Address, ...]
     login: ClientLogin
@@ -256,7 +256,8 @@ def _read_uncommitted(given: GivenOptions) -> bool:
 
 
 def _calls(given: GivenOptions, call_timeout: str) -> CallOptions:
-    """Return the settings of calls. `call_timeout` is Kafka's name for the time of a call with its repetitions."""
+    """Return the time limits of requests. `call_timeout` is the option's name, from Kafka, for a request with its
+    repetitions."""
     return CallOptions(
         client_id=given.text("kafka.client.id"),
         request_timeout_ms=given.count("kafka.request.timeout.ms", TIMEOUT_MAX_MS),
@@ -267,8 +268,8 @@ def _calls(given: GivenOptions, call_timeout: str) -> CallOptions:
 
 
 def _fetch(given: GivenOptions) -> FetchOptions:
-    """Return the settings of fetches.
-    A task fetches one partition at a time, so the smaller of the two byte limits holds."""
+    """Return the limits of Fetch requests. A task fetches one partition at a time, so the smaller of the two byte
+    limits holds."""
     limits = (
         given.count("kafka.fetch.max.bytes", FETCH_BYTES_MAX),
         given.count("kafka.max.partition.fetch.bytes", FETCH_BYTES_MAX),
@@ -297,8 +298,8 @@ def _split(text: str) -> list[str]:
 
 
 def _starting(given: GivenOptions) -> Offsets | Timestamps | None:
-    """Return the start of a read, in the precedence of Spark's Kafka source: a time for all, times of partitions,
-    offsets."""
+    """Return where a read starts. Options count in the order of Spark's Kafka source: a time for all, times of
+    partitions, offsets."""
     or_latest = given.choice("startingOffsetsByTimestampStrategy", ["error", "latest"]) == "latest"
     timestamps = _timestamps(given, "startingTimestamp", "startingOffsetsByTimestamp", or_latest)
     if timestamps is not None:

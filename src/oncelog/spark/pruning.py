@@ -1,4 +1,5 @@
-"""The bounds that pushed filters set: the partitions that can match, and their first and last offsets. Pure.
+"""The limits that Spark's pushed-down filters set on a read: which partitions can match, and from and to which offsets.
+Pure.
 
 Filters arrive AND-ed, so each only narrows. Values of other types than a column's are left to Spark.
 """
@@ -15,7 +16,7 @@ OFFSET_END: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """Bounds that every matching record keeps. None: no bound."""
+    """Limits on partition, offset and timestamp within which every matching record lies. None: no limit."""
 
     topics: frozenset[object] | None = None
     partitions: frozenset[object] | None = None
@@ -31,7 +32,8 @@ class Pruning:
         )
 
     def narrowed(self, column: str, operator: str, value: object) -> "Pruning":
-        """Return these bounds narrowed by a filter. A filter that says nothing about ranges changes nothing."""
+        """Return these limits narrowed by one filter. A filter that sets no limit, such as one on the value, changes
+        nothing."""
         match column:
             case "topic":
                 return self._narrowed_topics(operator, value)
@@ -71,7 +73,7 @@ class Pruning:
 
 
 def _values(operator: str, value: object) -> frozenset[object] | None:
-    """Return the values that can match; None: the filter names none."""
+    """Return the values that an equality or IN filter allows; None: it is another kind of filter."""
     if operator == "==":
         return frozenset((value,))
     return frozenset(value) if operator == "in" and isinstance(value, Iterable) else None

@@ -38,7 +38,7 @@ _Hashes = npt.NDArray[np.uint64]
 
 
 class RowChecksum:
-    """Counts rows and adds up their hashes."""
+    """The count and the order-independent checksum of the rows that were added."""
 
     def __init__(self) -> None:
         self.row_count = 0
@@ -83,7 +83,7 @@ def _of_numbers(column: pa.Array) -> _Hashes:
 
 
 def _header_hashes(column: pa.ListArray) -> _Hashes:
-    """Return the sum over a row's headers, each weighted by its place: their order matters, as it does in a record."""
+    """Return a hash of each row's headers. Each header is weighted by its place, because their order matters."""
     hashes = np.zeros(len(column), dtype=np.uint64)
     items = column.flatten()
     if not len(items):

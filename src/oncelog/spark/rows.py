@@ -1,4 +1,4 @@
-"""The way from Spark's Arrow batches to the rows of each topic-partition."""
+"""The way from Spark's Arrow batches to the rows of each topic-partition, for the sink."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,14 +27,15 @@ _Int32s = npt.NDArray[np.int32]
 
 
 class _Header(TypedDict):
-    """A header as Spark gives it."""
+    """A record header in a Spark row: a key and a value."""
 
     key: str | None
     value: bytes | None
 
 
 class RowRouter:
-    """Decides topic and partition of each row. Its state is the partition whose turn it is for rows without a key."""
+    """Chooses topic and partition of each row. Rows without a key go to the partitions in turn; it remembers whose turn
+    it is."""
 
     def __init__(
         self, topic: str | None, partitioner: Partitioner, counts: Mapping[str, int], seed: int
@@ -63,7 +64,8 @@ class RowRouter:
         self._counts.update(counts)
 
     def routed(self, batch: pa.RecordBatch) -> Iterator[tuple[Partition, pa.RecordBatch]]:
-        """Yield the batch cut by topic and partition, rows in order. `missing_topics` must be empty."""
+        """Yield parts of the batch, one for each topic and partition, with rows in order. `missing_topics` must be
+        empty."""
         for topic, of_topic in self._by_topic(batch):
             count = self._counts[topic]
             numbers = self._partition_numbers(topic, count, of_topic)
@@ -134,7 +136,8 @@ def records_of(batch: pa.RecordBatch) -> Iterator[Row]:
 
 
 def as_binary(column: pa.Array) -> pa.BinaryArray:
-    """Return a string, binary or large column as 32-bit binary."""
+    """Return the column as Arrow type binary, which has 32-bit offsets; it may be string, binary, or one of their large
+    forms."""
     return column if column.type == pa.binary() else column.cast(pa.binary())
 
 

@@ -13,8 +13,9 @@ Spark calls commit again for a batch after a crash, and calls abort after a comm
 finish after the commit, and can run two drivers on one checkpoint. None of that shows, because the coordinator decides
 each batch once (`attempt.py`); nothing here or in the checkpoint is needed for recovery.
 
-The driver opens the attempt while the writer is pickled for the tasks: only the write planner pickles it, after the
-writer was made for this micro-batch and before a task starts. There is no other call of Spark's at that point.
+The driver opens the attempt (one try of a micro-batch) while the writer is pickled for the tasks. Only the write
+planner pickles it, after the writer was made for this micro-batch and before a task starts. There is no other call of
+Spark's at that point.
 """
 
 from collections.abc import Iterator
@@ -69,22 +70,22 @@ _NUMBERED_BATCHES: Final = "batchId"
 
 
 class BranchMessage(WriterCommitMessage):
-    """The message that a task returns to the driver."""
+    """The message that a task returns to the driver: what it wrote under its own producer id."""
 
     def __init__(self, outcome: BranchOutcome) -> None:
         self.outcome = outcome
 
 
 class RowsMessage(WriterCommitMessage):
-    """The message of a task on Apache Kafka: its rows, encoded."""
+    """The message that a task returns to the driver on Apache Kafka: its rows, encoded."""
 
     def __init__(self, rows: CollectedRows) -> None:
         self.rows = rows
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """The writer of one micro-batch's try, on the planner and in tasks.
-    At commit it is a fresh object without a try of its own."""
+    """Spark's writer of one try of one micro-batch: it is pickled on the planner and writes in tasks. For the commit
+    Spark makes a fresh object, whose own attempt is never opened."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -95,8 +96,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     @message_first
     def __getstate__(self) -> dict[str, object]:
-        """Open the attempt, and return the state to pickle. Spark pickles the writer twice in a row;
-        the second time it is open already."""
+        """Open this try of the batch at the coordinator, and return the state to pickle. Spark pickles the writer
+        twice; the second time it is open already."""
         if not self._is_open:
             opened_attempt = _open(self._options, self._attempt, self._place)
             self._attempt = opened_attempt or self._attempt
@@ -116,19 +117,20 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     @message_first
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Commit the batch, and return once it is decided; its markers follow without Spark."""
+        """Commit the batch at the coordinator, and return once that is durable. The transaction markers follow
+        later."""
         _commit(self._options, self._options.transactional_id, self._place, batchId, messages)
 
     @message_first
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Abort the attempts of the messages.
-        Spark also aborts after a commit whose answer was lost: decided attempts stay so."""
+        """Abort the attempts (tries of the batch) that the messages name. Spark also aborts after a commit whose answer
+        was lost: a committed one stays committed."""
         _abort(self._options, self._options.transactional_id, messages)
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """The writer of a batch job, which is one batch of a sink. The name that the user gives the job chooses batch and
-    sink.
+    """The writer of a batch job, which writes one batch to a sink (a target with exactly-once). The user's options
+    choose both:
 
     | option | sink | batch | running it again |
     |---|---|---|---|
@@ -196,7 +198,8 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 def _open(options: SinkOptions, attempt: AttemptName, place: TokenPlace) -> AttemptName | None:
-    """Open the attempt. None on Apache Kafka, where nothing is opened before the commit."""
+    """Open this attempt (try of a batch) at the coordinator, and return it. None on Apache Kafka, where nothing is
+    opened before the commit."""
     if is_prepared(options, place):
         return None
     with opening_span(attempt) as span, cluster_of(options) as cluster:
@@ -226,8 +229,8 @@ def write_branch(
     adopt_query: bool,
     iterator: Iterator["pa.RecordBatch"],
 ) -> BranchOutcome:
-    """Write a task's rows as one branch of the attempt and seal it. If the batch is committed already, only count the
-    rows.
+    """Write a task's rows under a producer id of its own (a branch), and report it as complete. If the batch is
+    committed already, only count the rows.
 
     Raises FencedError, QueryChangedError, OncelogError for rows that cannot be written, KafkaError.
     """
@@ -273,7 +276,8 @@ def _skipped(
     task: TaskIdentity,
     iterator: Iterator["pa.RecordBatch"],
 ) -> BranchOutcome:
-    """Write nothing; only count and hash the rows, so that the commit can compare them with what was committed."""
+    """Report a task whose batch is committed already: nothing is written. The rows are counted and hashed, so that the
+    commit can compare them with what was committed."""
     from oncelog.spark.row_checksum import RowChecksum
 
     if not options.verify_replay:
@@ -332,7 +336,7 @@ def _commit(
     batch_id: int | None,
     messages: list[WriterCommitMessage | None],
 ) -> None:
-    """Commit the batch of these messages. No messages: no task ran, and nothing has to be decided."""
+    """Commit the batch of these messages. No messages: no task ran, and nothing has to be committed."""
     _refuse_incomplete(messages)
     rows = [message.rows for message in messages if isinstance(message, RowsMessage)]
     if rows:
@@ -355,7 +359,8 @@ def _commit(
 
 
 def _abort(options: SinkOptions, sink: str, messages: list[WriterCommitMessage | None]) -> None:
-    """Abort the attempts that the messages name. Without any, the next attempt or the timeout aborts what is open."""
+    """Abort the attempts (tries of a batch) that the messages name. Without messages nothing is done: the next attempt
+    or the timeout aborts what is open."""
     attempts = {outcome.attempt.nonce: outcome.attempt for outcome in _outcomes(messages)}
     if attempts:
         nonces = sorted(attempts)
@@ -385,8 +390,8 @@ def _context() -> TaskContext:
 
 
 def _streaming_task() -> TaskIdentity:
-    """Return the batch that this task writes.
-    Spark passes it in local properties, which are its own affair and may change."""
+    """Return which micro-batch and partition this task writes. Spark tells it only in local properties, which are
+    internal and may change."""
     context = _context()
     values = {
         name: context.getLocalProperty(name) or ""

@@ -69,7 +69,8 @@ _CONDITIONS: Final = {
 
 
 class RangePartition(InputPartition):
-    """Offsets `start <= offset < end` of one topic-partition; plain values, as it travels pickled."""
+    """The work of one task: offsets `start <= offset < end` of one topic-partition. It has plain values, as it travels
+    pickled."""
 
     def __init__(self, topic: str, partition: int, start: int, end: int) -> None:
         super().__init__(None)
@@ -83,7 +84,8 @@ class RangePartition(InputPartition):
 
 
 class BatchReader(DataSourceReader):
-    """Reads from `startingOffsets` to `endingOffsets` as they are when the query is planned."""
+    """Spark's reader of a batch query: from `startingOffsets` to `endingOffsets`, as they are when the query is
+    planned."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -139,8 +141,8 @@ class PruningBatchReader(BatchReader):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The reader of a stream: offsets and plans on the driver, in one process for the whole run of the query;
-    `read` on the executors."""
+    """Spark's reader of a stream. On the driver one object plans offsets for the whole run of the query; `read` runs on
+    executors."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -171,7 +173,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @message_first
     def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802
-        """Return the end of the next batch: the partitions' ends, as far from `start` as the limit allows.
+        """Return where the next micro-batch ends: at the partitions' ends, or as far from `start` as the limit allows.
         Markers take offsets, too."""
         begin = from_json(start)
         if self._progress is not None:
@@ -206,8 +208,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @message_first
     def partitions(self, start: OffsetJson, end: OffsetJson) -> Sequence[InputPartition]:
-        """Return the tasks between two offsets, by the arguments alone: a micro-batch that is run again reads the same
-        records."""
+        """Return the tasks that read between two offsets. They follow from the arguments alone, so a micro-batch that
+        is run again reads the same records."""
         return _tasks(self._options, ranges_between(from_json(start), from_json(end)))
 
     @rows_message_first
@@ -215,7 +217,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_range(self._options, partition)
 
     def commit(self, end: OffsetJson) -> None:
-        """Do nothing: the checkpoint holds the offsets."""
+        """Do nothing: Spark's checkpoint holds the offsets, and the source has none to store."""
 
     def stop(self) -> None:
         if self._progress is not None:
@@ -323,14 +325,15 @@ def warn(what: str) -> None:
 
 
 def tell(what: str) -> None:
-    """Print a line to standard error: that of a Python worker is the executor's log, that of a planner the driver's."""
+    """Print a line to standard error, which Spark writes to the log of the executor or, on the planner, of the
+    driver."""
     print(f"oncelog: {what}", file=sys.stderr)
 
 
 def _resolve(
     cluster: Cluster, option: str, offsets: Offsets | Timestamps, partitions: list[Partition]
 ) -> OffsetVector:
-    """Return an offset for each partition: those given, and the first or the last stable one where asked for."""
+    """Return a number for each partition's offset, where `earliest`, `latest` or a time was given."""
     if isinstance(offsets, Timestamps):
         return _resolve_timestamps(cluster, option, offsets, partitions)
     if isinstance(offsets, dict):

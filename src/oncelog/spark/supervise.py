@@ -1,6 +1,6 @@
 """Starts a streaming query again where it ended because it was fenced.
 
-A batch is fenced when a newer attempt took over, or when its attempt timed out. Nothing of it is visible then, and the
+A batch is fenced when a newer try of it took over, or when this one timed out. Nothing of it is visible then, and the
 same query runs it anew. Spark ends the query all the same: it does not know that another try is safe. Every other
 failure is the query's own, and a second start would fail alike.
 
@@ -35,13 +35,15 @@ def supervise(
     restarts_max: int = RESTARTS_MAX,
     within_s: float = WITHIN_S,
 ) -> None:
-    """Start the query and wait for it; start it again after a pause, each time that it ends FENCED.
+    """Start the query and wait for it. Each time that it ends because a newer try fenced it (error FENCED), start it
+    again after a pause.
 
     `start_query` makes the query anew and returns what `start()` returns; it keeps the checkpoint and the
-    `transactionalId`. Returns when the query has ended well, by `stop()` or by `trigger(availableNow=True)`.
+    `transactionalId`. Returns when the query has ended without an error, by `stop()` or by
+    `trigger(availableNow=True)`.
 
-    Raises StreamingQueryException with what else ended it, and with FENCED where it would be started more than
-    `restarts_max` times within `within_s` seconds. Raises OncelogError for a negative number.
+    Raises StreamingQueryException for any other error of the query, and for FENCED after `restarts_max` starts within
+    `within_s` seconds. Raises OncelogError for a negative number.
     """
     if restarts_max < 0 or within_s < 0:
         raise OncelogError(

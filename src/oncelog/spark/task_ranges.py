@@ -1,4 +1,5 @@
-"""The cut of offset ranges into Spark's tasks, and the rule for a micro-batch that waits for more records. Pure.
+"""The cut of offset ranges into Spark's tasks, and the rule by which a micro-batch waits until more records are there.
+Pure.
 
 Without options a topic-partition is one task. `maxRecordsPerPartition` and `minPartitions` cut ranges, in this order,
 as in Spark's Kafka source. The same ranges are cut at the same offsets whenever they are planned, so a micro-batch that
@@ -20,11 +21,11 @@ TASKS_MAX: Final = 100_000
 def task_ranges(
     ranges: Sequence[OffsetRange], tasks_min: int | None, offsets_max: int | None
 ) -> list[OffsetRange]:
-    """Return the ranges cut so that none is above `offsets_max`, and into `tasks_min` or more where there are so many
-    offsets.
+    """Cut the offset ranges for Spark's tasks, and return the pieces: none longer than `offsets_max`, and at least
+    `tasks_min`, if there are enough offsets.
 
     Each cut is of the range with the longest pieces, so tasks become equal in size. Markers and aborted records take
-    offsets too, so `offsets_max` bounds a task's records from above. No range may be empty. Raises OncelogError where
+    offsets too, so a task has at most `offsets_max` records. No range may be empty. Raises OncelogError where
     `offsets_max` asks for more than TASKS_MAX.
     """
     counts = [1 if offsets_max is None else -(-_size(one) // offsets_max) for one in ranges]
@@ -57,7 +58,7 @@ def _size(one: OffsetRange) -> int:
 
 
 class TriggerDelay:
-    """The rule of `minOffsetsPerTrigger` and `maxTriggerDelay`: it says if a trigger waits for more records.
+    """The rule by which a micro-batch waits until more records are there: `minOffsetsPerTrigger` and `maxTriggerDelay`.
 
     The first trigger of a run never waits, as in Spark's Kafka source.
     """
@@ -68,8 +69,8 @@ class TriggerDelay:
         self._last_ms: float | None = None
 
     def waits(self, available: int, now_ms: float) -> bool:
-        """Return True if the trigger waits. `available`: offsets that are not read yet.
-        A trigger that does not wait is remembered."""
+        """Return True if this trigger should wait for more records. `available`: offsets that are not read yet. If it
+        does not wait, its time is stored."""
         is_early = self._last_ms is not None and now_ms - self._last_ms < self._delay_max_ms
         if is_early and available < self._offsets_min:
             return True

@@ -1,8 +1,9 @@
 """Spans of a micro-batch in Spark's processes (ADR 0028): the driver's opening, each task, and the driver's end.
 
-All are below the attempt's root, whose id follows from the nonce, and which the coordinator exports. OpenTelemetry's
-variables turn it on, as in every other process. Driver and executors each need them in their environment
-(`spark.executorEnv.OTEL_EXPORTER_OTLP_ENDPOINT`). Without an endpoint nothing is loaded and nothing is recorded.
+All are below the root span of the attempt (one try of a batch). Its id follows from the attempt's nonce, and the
+coordinator exports it. OpenTelemetry's variables turn it on, as in every other process. Driver and executors each need
+them in their environment (`spark.executorEnv.OTEL_EXPORTER_OTLP_ENDPOINT`). Without an endpoint nothing is loaded and
+nothing is recorded.
 
 Tracing never fails a batch: a value that cannot be meant or a missing package is one warning in the worker's log. A
 Python worker is killed without notice when its application ends, so spans are sent as soon as they end.
@@ -36,8 +37,8 @@ AnySpan = spans.Span | spans.Nothing
 
 @contextmanager
 def opening_span(attempt: "AttemptName") -> Iterator[AnySpan]:
-    """Open the driver's span around OpenAttempt.
-    An attempt that was refused has no root: the span is a trace of its own."""
+    """Open the driver's span around OpenAttempt, the begin of a batch's try. It is a trace of its own at first, because
+    a refused attempt has none."""
     process = _process(os.getpid())
     if process is None:
         yield spans.NOTHING
@@ -48,15 +49,15 @@ def opening_span(attempt: "AttemptName") -> Iterator[AnySpan]:
 
 
 def opened(span: AnySpan, attempt: "AttemptName") -> None:
-    """Move the span into the attempt's trace, as the attempt is open.
-    A coordinator that records no spans exports no root: then the span stays."""
+    """Move the span into the trace of the attempt (a try of a batch), which is open now. Where the coordinator records
+    no spans it stays."""
     if isinstance(span, spans.Span) and attempt.is_traced:
         span.home.move(attempt_trace(attempt.nonce))
 
 
 @contextmanager
 def task_span(attempt: "AttemptName", task: "TaskIdentity") -> Iterator[AnySpan]:
-    """Open the span of one try of one task."""
+    """Open the span of one Spark task, in the trace of the attempt (a try of a batch)."""
     with _span(f"task {task.task_partition}", attempt) as span:
         attributes: dict[str, spans.Value] = {
             "oncelog.batch_id": task.batch_id,
@@ -73,7 +74,7 @@ def task_span(attempt: "AttemptName", task: "TaskIdentity") -> Iterator[AnySpan]
 def ending_span(
     what: str, attempt: "AttemptName", batch_id: int | None = None
 ) -> Iterator[AnySpan]:
-    """Open the driver's span around CommitBatch or AbortAttempt."""
+    """Open the driver's span around the commit or the abort of a batch."""
     with _span(f"{what} batch", attempt) as span:
         if batch_id is not None:
             span.set(**{"oncelog.batch_id": batch_id})
@@ -82,7 +83,7 @@ def ending_span(
 
 @contextmanager
 def _span(name: str, attempt: "AttemptName") -> Iterator[AnySpan]:
-    """Open a span below the root of the attempt."""
+    """Open a span below the root span of the attempt (one try of a batch)."""
     process = _process(os.getpid()) if attempt.is_traced else None
     if process is None:
         yield spans.NOTHING
@@ -94,7 +95,8 @@ def _span(name: str, attempt: "AttemptName") -> Iterator[AnySpan]:
 
 @contextmanager
 def _failing_kept(name: str, trace: TransactionTrace | None) -> Iterator[spans.Span]:
-    """Open a span that is kept if it fails, else by the ratio: this process does not learn the end of the attempt."""
+    """Open a span that is exported if it fails, otherwise only by the sampling ratio: this process does not learn how
+    the batch ends."""
     span = spans.outermost(name, spans.Kind.INTERNAL, trace=trace)
     assert isinstance(span, spans.Span), "a process that records has a recorder"
     home = span.home
@@ -109,7 +111,7 @@ def _failing_kept(name: str, trace: TransactionTrace | None) -> Iterator[spans.S
 
 
 class _Process:
-    """A Python worker of Spark's that records spans."""
+    """The tracing of one Python worker of Spark, which sends its spans from a thread."""
 
     def __init__(self, tracing: "Tracing") -> None:
         self.tracing = tracing
@@ -135,8 +137,8 @@ class _Process:
 
 @functools.cache
 def _process(pid: int) -> _Process | None:
-    """Return the recording worker of this process: workers are forked, and each sends by itself.
-    None: it records no spans."""
+    """Return the tracing of this Python worker; None: it records no spans. Workers are forked, so each process has its
+    own."""
     try:
         from oncelog.telemetry.tracing import build_tracing, is_wanted
 

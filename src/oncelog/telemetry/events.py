@@ -1,4 +1,5 @@
-"""An event that a role publishes: what the role decided or wrote, and when."""
+"""An event that a role publishes for consoles and watching programs, and a filter of events: what the role decided or
+wrote, and when."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -25,18 +26,19 @@ class Event:
     fields: Mapping[str, Value]
 
     def text(self, name: str) -> str:
-        """Return a field as text; empty when it is absent."""
+        """Return the event's field of this name as text; empty when it is absent."""
         return str(self.fields.get(name, ""))
 
     def number(self, name: str) -> int:
-        """Return a field as a number; -1 when it is absent or no number."""
+        """Return the event's field of this name as a number; -1 when it is absent or no number."""
         value = self.fields.get(name, -1)
         return value if isinstance(value, int) else -1
 
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """A filter of events. Empty fields match everything. Holes match always: a reader must know of them."""
+    """A filter of events. Empty fields match everything. A `hole` (missing events) matches always: a reader must know
+    of it."""
 
     kinds: frozenset[str] = frozenset()
     transactional_id: str | None = None
@@ -72,6 +74,6 @@ def partitions_of(event: Event) -> Iterator[Partition]:
 
 
 def order_of(event_id: str) -> tuple[int, int]:
-    """Return the numbers by which ids compare. Raises ValueError for a text that is no id."""
+    """Return an event's id as two numbers, by which ids compare. Raises ValueError for a text that is no id."""
     milliseconds, _, sequence = event_id.partition("-")
     return int(milliseconds), int(sequence or 0)

@@ -6,9 +6,10 @@ publish(event) ──▶ bounded queue ──▶ one task ──▶ XADD … MAX
                      └──▶ a hole with its count, in its place in the order
 ```
 
-Nothing correct depends on it. `publish` never waits and never raises; while Redis is away the newest events are counted
-instead of kept, and stand in the stream as one `hole` event when it is back. An event says what a role decided or
-wrote at that moment; the decision's commit may still fail, and then the shard's later events tell the true story.
+The feed is only for watching: no role depends on it. `publish` never waits and never raises; while Redis is away the
+newest events are counted instead of kept, and stand in the stream as one `hole` event when it is back. An event says
+what a role decided or wrote at that moment; the decision's commit may still fail, and then the shard's later events
+tell the true story.
 
 A batch whose answer was lost is sent again, so an event may stand twice: `origin` (a start of a process) and `number`
 (gapless per origin, holes counted) name it once and for all.
@@ -51,7 +52,7 @@ STOP_TIMEOUT_S: Final = 1.0
 
 
 class Feed(Protocol):
-    """The receiver of a role's events: an `EventFeed`, or a `LocalFeed` in the process of the gateway."""
+    """Where a role publishes its events: an `EventFeed` to Redis, or a `LocalFeed` in the process of the gateway."""
 
     def publish(self, kind: str, **fields: Value) -> None: ...
 
@@ -61,7 +62,7 @@ class Feed(Protocol):
 
 
 class _Hole:
-    """Missing events in the queue, with their count."""
+    """A place in the queue for events that were dropped because it was full, with their count."""
 
     __slots__ = ("count", "first_number", "time_ms")
 
@@ -80,7 +81,8 @@ class _Hole:
 
 
 class EventFeed:
-    """The feed of one role. `start` returns at once whether Redis answers or not."""
+    """Publishes the events of one role to Redis, in the background. `start` returns at once whether Redis answers or
+    not."""
 
     def __init__(
         self,
@@ -111,7 +113,8 @@ class EventFeed:
         return len(self._queue)
 
     def publish(self, kind: str, **fields: Value) -> None:
-        """Keep this event until it is sent. It never waits and never raises."""
+        """Queue this event for sending. If the queue is full the event is only counted. It never waits and never
+        raises."""
         now_ms = time.time_ns() // 1_000_000
         number, self._number = self._number, self._number + 1
         queue = self._queue
@@ -131,7 +134,7 @@ class EventFeed:
         self._task = asyncio.create_task(self._run(), name="event feed")
 
     async def stop(self) -> None:
-        """Send the waiting events, if that goes quickly, and end."""
+        """Send the events that still wait, if that takes at most STOP_TIMEOUT_S, and end."""
         task, self._task = self._task, None
         if task is None:
             return
@@ -213,7 +216,7 @@ def _cut(fields: Mapping[str, Value]) -> Mapping[str, Value]:
 
 
 def names_of(partitions: Iterable[Partition]) -> str:
-    """Return `orders-0,orders-1`: as many whole names as fit into a field."""
+    """Return the partitions as text, `orders-0,orders-1`: as many whole names as fit into a field of an event."""
     names: list[str] = []
     left = TEXT_CHARS_MAX
     for topic, partition in partitions:
@@ -226,7 +229,8 @@ def names_of(partitions: Iterable[Partition]) -> str:
 
 
 def build_feed(redis_url: str, role: str, node_id: int) -> EventFeed | None:
-    """Return the feed of a role; None when no Redis is named. Raises OncelogError for a URL that is none."""
+    """Return the feed of a role; None when no Redis is configured. Raises OncelogError for a text that is no Redis
+    URL."""
     if not redis_url:
         return None
     check_redis_url(redis_url)

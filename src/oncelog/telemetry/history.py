@@ -7,9 +7,9 @@ roles of the same process ──▶ LocalFeed ───────────�
 ```
 
 The history holds the newest `events_max` events, and the first ones of transactions that are open for longer than that.
-Nothing correct depends on it: what is missing is shown as a hole. Each event carries its `origin` (one start of one
-process) and a `number` without gaps. A number that is seen again is a repetition and is dropped. A number that is
-skipped becomes a hole.
+It is only for watching: what is missing is shown as a hole. Each event carries its `origin` (one start of one process)
+and a `number` without gaps. A number that is seen again is a repetition and is dropped. A number that is skipped
+becomes a hole.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ Key = tuple[str, str | int | Partition]
 
 
 class Subscription:
-    """The events that come from now on.
-    A slow subscriber gets a hole with the count of the oldest events in their place."""
+    """A watcher's queue of the events that come from now on. If it is full, the oldest events are dropped, and a hole
+    says how many."""
 
     def __init__(self, wanted: Callable[[Event], bool], events_max: int) -> None:
         self._wanted = wanted
@@ -51,7 +51,7 @@ class Subscription:
         self._news.set()
 
     async def next(self, timeout_s: float) -> list[Event]:
-        """Return all events that wait; empty when none came within `timeout_s`."""
+        """Return all events that came since the last call; wait for one, and return none after `timeout_s`."""
         if not self._events:
             try:
                 async with asyncio.timeout(timeout_s):
@@ -71,7 +71,7 @@ class Subscription:
 
 
 class History:
-    """The events of a process. Take and ask in one event loop; every method returns at once."""
+    """The newest events of all roles, kept in memory. It belongs to one event loop; every method returns at once."""
 
     def __init__(self, events_max: int = EVENTS_MAX) -> None:
         self._events: deque[Event] = deque()
@@ -99,7 +99,8 @@ class History:
     # ------------------------------------------------------------------------------------------------- in
 
     def add_event(self, fields: Mapping[str, Value], event_id: str | None = None) -> None:
-        """Take one event as its role published it. Drop a repetition; put a hole where its origin skipped numbers."""
+        """Add one event as its role published it. A repetition is dropped. If numbers of its origin (one start of one
+        process) are missing, a hole is added first."""
         fields = dict(fields)
         kind, time_ms = str(fields.pop("kind", "")), _integer(fields.pop("time_ms", 0))
         role, node = str(fields.pop("role", "")), _integer(fields.pop("node", -1))
@@ -119,7 +120,7 @@ class History:
         self._add(Event(identity, time_ms, role, node, kind, fields))
 
     def defer(self, told: Deferred) -> None:
-        """Take an event at the price of one append: an event that nobody asks about is never put together."""
+        """Add an event without building it yet, so that it costs one append: it is built only if somebody asks."""
         self._deferred.append(told)
         if len(self._deferred) > self._events_max:
             self._make_room()
@@ -127,7 +128,8 @@ class History:
             self._settle()
 
     def _make_room(self) -> None:
-        """Drop two events, the oldest first: known ones go before deferred ones, and nothing takes long."""
+        """Drop the two oldest events; built ones go before those that `defer` added. It drops two, so that no call
+        takes long."""
         for _ in range(2):
             if self._events:
                 self._forget(self._events.popleft())
@@ -169,8 +171,8 @@ class History:
     def of_transaction(
         self, transactional_id: str, producer_ids: Iterable[int] = ()
     ) -> list[Event]:
-        """Return the events of this id and of the producer ids that it had, oldest first.
-        `producer_ids`: those known from elsewhere."""
+        """Return the events of this transactional.id and of its producer ids, oldest first. `producer_ids`: further
+        ones that the caller knows."""
         self._settle()
         found = self._opened.of_transaction(transactional_id)
         found += self._by_key.get(("transactional_id", transactional_id), ())
@@ -212,8 +214,8 @@ class History:
         return found[::-1]
 
     def after(self, event_id: str, wanted: EventFilter) -> Iterator[Event]:
-        """Yield the events after this id, for a subscriber that comes again.
-        A hole comes first if the id is not known any more."""
+        """Yield the events after this id, for a watcher that reconnects. A hole comes first if the id is not known any
+        more."""
         self._settle()
         last = order_of(event_id)
         if self._events and order_of(self._events[0].id) > last:
@@ -239,14 +241,14 @@ class History:
 
 
 class LocalFeed:
-    """A role's way into the history of its own process: a `Feed` without a task."""
+    """A `Feed` into the history of the same process: it needs no Redis and no task."""
 
     def __init__(self, history: History, role: str, node_id: int) -> None:
         self._history = history
         self._common: dict[str, Value] = {"role": role, "node": node_id}
 
     def publish(self, kind: str, **fields: Value) -> None:
-        """Publish an event. It never waits and never raises."""
+        """Add the event to the history. It never waits and never raises."""
         now: dict[str, Value] = {"kind": kind, "time_ms": time.time_ns() // 1_000_000}
         self._history.defer(Deferred(self._common, now, fields))
 

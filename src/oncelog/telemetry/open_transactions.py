@@ -1,8 +1,8 @@
 """The first events of transactions that are still open, after newer events of others pushed them out of the history.
 
-It gets each event as the history forgets it, so in the order in which the events came. The first events of a
-transaction are kept. When the event of its end is forgotten too, the transaction is. So a transaction that blocks
-others for hours keeps its begin, its client and its last sign of life, however busy the other ids are.
+It gets each event when the history drops it, so in the order in which the events came. The first events of a
+transaction are kept. When the history drops the event of its end, too, the transaction is forgotten. So a transaction
+that blocks others for hours keeps its begin, its client and its last sign of life, however busy the other ids are.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _OPEN: Final = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEp
 
 
 class Deferred(NamedTuple):
-    """An event whose parts are not put together yet, because nobody has asked for it."""
+    """An event that is not built yet, because nobody has asked for it: only its parts are kept."""
 
     who: Mapping[str, Value]
     when: Mapping[str, Value]
@@ -61,7 +61,8 @@ class _Kept:
 
 
 class OpenTransactions:
-    """The open transactions. Each event of a busy process comes here, so one costs only a few look-ups."""
+    """The first events of each open transaction, of those that the history has dropped. Each event of a busy process
+    comes here, so one costs only a few look-ups."""
 
     def __init__(self, ids_max: int = IDS_MAX) -> None:
         self._ids_max = ids_max
@@ -72,7 +73,8 @@ class OpenTransactions:
         """The last InitProducerId of each id. It names the client, which the additions of a TV2 producer do not."""
 
     def forget(self, kind: Value, fields: Mapping[str, Value], told: Event | Deferred) -> None:
-        """Take an event that the history forgets."""
+        """Get an event that the history drops. It is kept if its transaction is open; the end of a transaction drops
+        what was kept of it."""
         name = fields.get("transactional_id")
         if kind == "transaction" and name is not None:
             self._change(name, fields, told)
@@ -83,8 +85,8 @@ class OpenTransactions:
             kept.add(told)
 
     def of_transaction(self, transactional_id: str) -> list[Event]:
-        """Return the kept events of this id, oldest first;
-        none for an id without an open transaction that the history has partly forgotten."""
+        """Return the events that are kept here of this transactional id, oldest first. None are kept if it has no open
+        transaction, or the history still has all of it."""
         kept = self._kept.get(transactional_id)
         return [] if kept is None else kept.events()
 

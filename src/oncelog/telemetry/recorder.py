@@ -1,12 +1,13 @@
-"""The choice of traces that leave this process: by a ratio that every process applies alike, and by the transaction's
-end.
+"""The choice of which traces (OpenTelemetry) are exported: by a ratio that every process applies alike, and by how the
+transaction ended.
 
 ```
 add_spans(home, spans) ──▶ head ratio or a verdict says kept ──▶ sink
                       └──▶ not decided yet: wait under the trace id ──▶ verdict(trace_id, is_kept) ──▶ sink, or dropped
 ```
 
-Waiting spans are bounded in number and in time; the oldest trace goes first.
+A home is the spans of one request in this process; a verdict says whether a trace is kept. Waiting spans are bounded in
+number and in time; the oldest trace is dropped first.
 """
 
 import math
@@ -28,7 +29,7 @@ _RATIO_MASK: Final = (1 << _RATIO_BITS) - 1
 
 
 class EndedSpan(NamedTuple):
-    """A span as it is exported. Only kept spans become one: most spans are of transactions that nobody asks for."""
+    """A span as it is exported. Only spans that are kept are turned into one, since most are not."""
 
     name: str
     kind: Kind
@@ -48,7 +49,7 @@ _OfHome = tuple[int, Sequence[Span]]
 
 
 class _Waiting:
-    """The spans of one trace, until its verdict."""
+    """The spans of one trace that wait until it is known whether the trace is kept."""
 
     __slots__ = ("count", "homes", "since_s")
 
@@ -59,8 +60,8 @@ class _Waiting:
 
 
 class TraceRecorder:
-    """Decides which spans are kept. `sink` takes kept spans; it neither waits nor raises.
-    `root_sink` takes roots, and soon sends them."""
+    """Decides which spans are exported. `sink` gets them, and neither waits nor raises; `root_sink` gets root spans,
+    and soon sends them."""
 
     def __init__(
         self,
@@ -96,7 +97,8 @@ class TraceRecorder:
     # ------------------------------------------------------------------------------------------------ what comes in
 
     def add_spans(self, home: Home, ended: Sequence[Span]) -> None:
-        """Take the spans of one home, now that it is known where they belong."""
+        """Add the ended spans of one request. They are exported, dropped, or kept waiting until their transaction has
+        ended."""
         trace = home.trace
         trace_id = home.trace_id if trace is None else trace.trace_id
         if home.is_kept:
@@ -134,7 +136,7 @@ class TraceRecorder:
         *,
         is_kept: bool,
     ) -> None:
-        """Take the root of a transaction's trace, and with it the verdict.
+        """Export the root span of a transaction's trace if `is_kept`, and export or drop its waiting spans accordingly.
 
         It comes from the coordinator that wrote the completion, or from the next one, which cannot know whether the
         first one exported it. A trace that had its root from this process gets no second one.
@@ -163,7 +165,8 @@ class TraceRecorder:
         )
 
     def verdict(self, trace_id: int, *, is_kept: bool) -> None:
-        """Take the verdict on a trace, as the transaction's end is known. A kept trace stays kept."""
+        """Decide on a trace, because its transaction has ended: its waiting spans are exported or dropped. A trace that
+        was kept stays kept."""
         known = self._verdicts.get(trace_id)
         if known is is_kept or known:
             return  # Nothing waits for a verdict that is there.
@@ -182,11 +185,11 @@ class TraceRecorder:
             self.spans_dropped += waiting.count
 
     def is_in_head(self, trace_id: int) -> bool:
-        """True if the ratio keeps the trace, whatever the end of its transaction."""
+        """True if the ratio alone keeps the trace, however its transaction ends."""
         return (trace_id & _RATIO_MASK) < self._ids_below
 
     def is_kept(self, trace_id: int) -> bool:
-        """True if the trace is kept, as far as is known now."""
+        """True if the trace is known to be kept: by the ratio, or by how its transaction ended."""
         is_in_head = (trace_id & _RATIO_MASK) < self._ids_below
         return is_in_head or self._verdicts.get(trace_id, False)
 
@@ -199,10 +202,10 @@ class TraceRecorder:
                 self._sink(_ended(one, trace_id, root_id))
 
     def _keep_first(self, home: Home, trace: TransactionTrace, ended: Sequence[Span]) -> None:
-        """Keep the same spans once more in the trace that the request came from.
+        """Export the spans a second time, in the trace under which the request came, if that one is kept.
 
-        A process that was called, and did not learn of the transaction, has its spans below them. The outermost is the
-        root there, linked to itself in the other trace.
+        A called process that did not learn of the transaction has its spans below them there. The outermost span is the
+        root there, linked to itself in the transaction's trace.
         """
         first_id = home.first_trace_id
         if first_id == trace.trace_id:
@@ -223,7 +226,7 @@ class TraceRecorder:
         return _Waiting(now)
 
     def _give_up(self, now: float) -> None:
-        """Drop the traces that have waited for too long, and the oldest if too many spans wait."""
+        """Drop the waiting spans of traces that wait for too long, and of the oldest if there are too many."""
         while self._waiting:
             oldest, its = next(iter(self._waiting.items()))
             old_at_s = its.since_s + self._waiting_s_max
@@ -237,8 +240,8 @@ class TraceRecorder:
 
 
 def _ended(span: Span, trace_id: int, root_id: int) -> EndedSpan:
-    """Return a span as it is exported. The outermost of a home is below the transaction's root, and linked to its
-    caller; without a transaction it is below its caller."""
+    """Return a span as it is exported. A request's outermost span is a child of the transaction's root, with a link to
+    its caller; without a transaction it is a child of its caller."""
     home = span.home
     links, caller = span.links, home.caller
     if span.parent is not None:

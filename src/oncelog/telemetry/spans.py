@@ -6,8 +6,9 @@ with span("coordinator EndTxn", shard=7):          # child of the span that runs
     current().home.move(trace)                      # the whole home moves into this transaction's trace
 ```
 
-A request's spans share one home, which is told its transaction when that is known: by the coordinator's machine, by the
-answer of a call, or from the start. Nothing is handed on before the home's outermost span ends.
+A request's spans in this process share one `Home`, which says the trace that they belong to. It changes when the
+transaction is known: from the coordinator, from the answer of a call, or from the start. No span is exported before the
+home's outermost span ends.
 
 While `recorder` is None nothing is recorded: `span` gives a context manager that does nothing, and every other function
 returns at once.
@@ -40,7 +41,7 @@ class Kind(IntEnum):
 
 
 class Recorder(Protocol):
-    """Decides which spans are kept: `oncelog.telemetry.recorder.TraceRecorder`."""
+    """The interface of what gets ended spans and decides which are kept: `oncelog.telemetry.recorder.TraceRecorder`."""
 
     late_ms: int
     spans_waiting: int
@@ -88,7 +89,8 @@ def new_span_id() -> int:
 
 
 class Home:
-    """The common place of the spans of one request in this process.
+    """The spans of one request in this process, and the trace that they belong to, which may change until the last one
+    ends.
 
     Many homes and `Span`s are made, and few are asked for. So the values that most of them never change stand in the
     class.
@@ -123,8 +125,8 @@ class Home:
 
     @property
     def trace_id(self) -> int:
-        """The id of the trace.
-        It is drawn when it is first asked for: most homes move into a transaction's trace before."""
+        """The id of the trace that the spans belong to now. A random one is drawn only when it is asked for: most homes
+        soon move into a transaction's trace."""
         if self.trace is not None:
             return self.trace.trace_id
         if not self._trace_id:
@@ -133,19 +135,19 @@ class Home:
 
     @property
     def first_trace_id(self) -> int:
-        """The id of the trace before a transaction was known."""
+        """The id of the trace that the request had before its transaction was known; 0: none was drawn."""
         return self._trace_id
 
     def move(self, trace: TransactionTrace, *, is_kept: bool = False) -> None:
-        """Move the home into the trace of this transaction.
-        The last one told is right: an earlier one may have been a guess."""
+        """Put the spans into the trace of this transaction. The last call counts: an earlier one may have been a
+        guess."""
         self.trace = trace
         if is_kept:
             self.is_kept = True
 
 
 class Span:
-    """A span that runs, or has ended. Use `span` to make one."""
+    """A span that runs, or has ended. The function `span` makes one."""
 
     details: tuple[Details, ...] = ()
     end_ns = 0
@@ -173,7 +175,7 @@ class Span:
 
     @property
     def span_id(self) -> int:
-        """The span's id. It is drawn when it is first asked for: of most spans nobody asks."""
+        """The span's id. It is drawn only when it is first asked for, because most spans are never exported."""
         if not self._span_id:
             self._span_id = new_span_id()
         return self._span_id
@@ -197,7 +199,8 @@ class Span:
         self.attributes.update(attributes)
 
     def end(self, error: str = "", end_ns: int = 0) -> None:
-        """End the span, once. A span that ends after its home's outermost span is handed on by itself."""
+        """End the span, once. The end of a request's outermost span hands all its spans to the recorder; a later one is
+        handed over alone."""
         self.end_ns = end_ns or time.time_ns()
         if error and not self.error:
             self.error = error
@@ -212,7 +215,7 @@ class Span:
 
 
 class Nothing:
-    """The span of a process that records none: it does nothing."""
+    """A span that does nothing, for a process that records none."""
 
     def __enter__(self) -> "Nothing":
         return self
@@ -235,7 +238,7 @@ current: Final[Callable[[], Span | None]] = _current.get
 
 
 def span(name: str, kind: Kind = Kind.INTERNAL, **attributes: Value) -> Span | Nothing:
-    """Return a child of the span that runs now, as a context manager; NOTHING if none runs."""
+    """Start a child of the span that runs now, and return it as a context manager; NOTHING if none runs."""
     if recorder is None:
         return NOTHING
     parent = _current.get()
@@ -258,7 +261,8 @@ def outermost(
     start_ns: int = 0,
     attributes: Attributes | None = None,
 ) -> Span | Nothing:
-    """Return the first span of a request here, in a home of its own, as a context manager. It keeps `attributes`."""
+    """Start the first span of a request in this process, in a new `Home`, and return it as a context manager.
+    `attributes` is used, not copied."""
     if recorder is None:
         return NOTHING
     home = Home(trace, caller, start_ns)
@@ -267,7 +271,7 @@ def outermost(
 
 
 def exemplar() -> int:
-    """Return the trace id of the running span, for a histogram; 0 if the trace is not kept, as far as is known."""
+    """Return the trace id of the running span, to be shown beside a histogram; 0 if the trace may not be exported."""
     if recorder is None:
         return 0
     running = _current.get()
@@ -281,8 +285,8 @@ def exemplar() -> int:
 
 
 def detached_context() -> Context:
-    """Return the present context without its request: for tasks and timers that outlive the request that starts
-    them."""
+    """Return a copy of the present context without the running span: for tasks and timers that outlive the request that
+    starts them."""
     context = copy_context()
     context.run(_current.set, None)
     return context

@@ -35,7 +35,7 @@ _Entry = tuple[bytes, Mapping[bytes, bytes]]
 
 
 class _Stream(Protocol):
-    """What a client of Redis answers of a stream, undecoded."""
+    """The commands of a Redis client that the reader uses, with undecoded answers."""
 
     async def xrevrange(self, name: str, max: str = "+", *, count: int) -> list[_Entry]: ...
 
@@ -45,7 +45,8 @@ class _Stream(Protocol):
 
 
 class StreamReader:
-    """Reads the Redis stream in a task. Call `start` in a running loop. It ends with `stop` and never by itself."""
+    """A task that reads the Redis stream of events into a `History`. Call `start` in a running loop. It ends with
+    `stop` and never by itself."""
 
     def __init__(self, redis_url: str, history: History, events_max: int, stream: str = STREAM):
         self._url = redis_url
@@ -105,7 +106,7 @@ class StreamReader:
             await client.aclose()
 
     async def _read_newest(self, redis: _Stream) -> bytes:
-        """Read the newest events, and return the id after which `_read_on` goes on."""
+        """Read the newest events of the stream. Return the id of the last one, after which `_read_on` continues."""
         pages: list[list[_Entry]] = []
         before, left = "+", self._events_max
         while left > 0:
@@ -122,13 +123,15 @@ class StreamReader:
         return pages[0][0][0] if pages else b"0-0"
 
     async def _still_there(self, redis: _Stream, last: bytes) -> bytes:
-        """Return the id to go on from: `last`, or the start if Redis lost its stream and its clock was set back."""
+        """Return the id after which to read: `last`, or the stream's start if Redis lost its stream and begins with
+        lower ids."""
         newest = await redis.xrevrange(self._stream, count=1)
         is_below = newest and order_of(newest[0][0].decode()) < order_of(last.decode())
         return b"0-0" if is_below else last
 
     async def _read_on(self, redis: _Stream, last: bytes) -> tuple[bytes, bool]:
-        """Read on, and return the id after which to go on, and True if more is there already."""
+        """Wait for events after the id `last`, and add them. Return the new last id, and True if more events are there
+        already."""
         count = 0
         answer = await redis.xread({self._stream: last}, count=PAGE_EVENTS, block=BLOCK_MS)
         for _, page in answer or ():
@@ -145,7 +148,8 @@ class StreamReader:
 
 
 def build_reader(redis_url: str, history: History, events_max: int) -> StreamReader | None:
-    """Return the reader of the feed; None when no Redis is named. Raises OncelogError for a URL that is none."""
+    """Return the reader of the events in Redis; None when no Redis is configured. Raises OncelogError for a text that
+    is no Redis URL."""
     if not redis_url:
         history.away_reason = "no Redis is configured (ONCELOG_GATEWAY_REDIS_URL)"
         return None
@@ -160,7 +164,7 @@ _TEXTS_OF_0_1: Final = frozenset(
 
 
 def _decoded(fields: Mapping[bytes, bytes]) -> dict[str, Value]:
-    """Return the fields of an entry; none for an entry that no role has written."""
+    """Return the fields of the event in a stream entry; empty for an entry that no role has written."""
     if b"kind" in fields and b"role" in fields:
         return _decoded_of_0_1(fields)
     try:
@@ -171,8 +175,8 @@ def _decoded(fields: Mapping[bytes, bytes]) -> dict[str, Value]:
 
 
 def _decoded_of_0_1(fields: Mapping[bytes, bytes]) -> dict[str, Value]:
-    """Return the fields of an entry by a role of 0.1.0, which has an entry's field for each of the event's
-    (docs/upgrades.md)."""
+    """Return the fields of an event from a role of version 0.1.0, which wrote each of them as a field of the stream
+    entry (docs/upgrades.md)."""
     found: dict[str, Value] = {}
     for name_bytes, value_bytes in fields.items():
         name, value = name_bytes.decode(errors="replace"), value_bytes.decode(errors="replace")

@@ -67,7 +67,8 @@ FLUSH_MS: Final = 3_000
 
 
 class SeldomTold(logging.Filter):
-    """Logs once a minute that the collector is away; the exporter says so every few seconds."""
+    """A log filter that lets the message "the collector is away" through once a minute; the exporter writes it every
+    few seconds."""
 
     def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -87,8 +88,8 @@ class SeldomTold(logging.Filter):
 
 
 class Tracing:
-    """Tracing of this process, until `stop`.
-    It builds the SDK's spans in the SDK's thread: a request pays only for a place in its queue."""
+    """The export of this process's spans, until `stop`. OpenTelemetry's spans are built in the SDK's thread: a request
+    pays only for a place in its queue."""
 
     def __init__(
         self, new_exporter: Callable[[], "SpanExporter"], service: str, ratio: float, late_ms: int
@@ -119,7 +120,7 @@ class Tracing:
         )
 
     def say_node(self, node_id: int) -> None:
-        """Set the node id of the spans: a controller may give it after the start."""
+        """Set the node id that exported spans carry: a controller may give it only after the start."""
         self._say("service.instance.id", str(node_id))
 
     def flush(self) -> None:
@@ -169,8 +170,8 @@ class Tracing:
 
 
 class _ExportedResource:
-    """The part of a resource that an exporter of OTLP reads. The SDK's own resource writes its attributes as JSON for
-    each span, to find its equals: a tenth of a span's cost."""
+    """The two fields of an OpenTelemetry resource that an OTLP exporter reads. The SDK's own class would be a tenth of
+    a span's cost: it writes its attributes as JSON for each span."""
 
     def __init__(self, resource: "Resource") -> None:
         self.attributes = resource.attributes
@@ -178,14 +179,16 @@ class _ExportedResource:
 
 
 class _Queued(NamedTuple):
-    """A span in the SDK's queue. The SDK looks only at the context, which says that the span is sampled."""
+    """An ended span in the queue of OpenTelemetry's SDK. The SDK reads only the context, which says that the span is
+    sampled."""
 
     context: "SpanContext"
     ended: EndedSpan
 
 
 class _BuildingExporter:
-    """An exporter of the SDK for `_Queued` spans: it builds them, and hands them to the real exporter."""
+    """An exporter that turns each `_Queued` span into one of the SDK's, in the SDK's thread, and hands it to the real
+    exporter."""
 
     def __init__(
         self, exporter: "SpanExporter", built: Callable[[EndedSpan], "ReadableSpan"]
@@ -213,7 +216,7 @@ def _context(trace_id: int, span_id: int, *, is_remote: bool) -> "SpanContext":
 def traced(
     service: str, late_ms: int, environment: Mapping[str, str] = os.environ
 ) -> Iterator[Tracing | None]:
-    """Record the spans of this process while the block runs, if an endpoint is named.
+    """Record the spans of this process while the block runs, if the environment names an endpoint to send them to.
 
     `service`: `oncelog-coordinator`, unless OTEL_SERVICE_NAME says another name. Raises OncelogError for values that
     cannot be meant.
@@ -231,7 +234,8 @@ def traced(
 
 
 def build_tracing(service: str, late_ms: int, environment: Mapping[str, str]) -> Tracing:
-    """Build the tracing that `traced` starts. Raises OncelogError, also for packages that are not installed."""
+    """Return the tracing that `traced` runs. Raises OncelogError for wrong values and for packages that are not
+    installed."""
     try:
         importlib.import_module("opentelemetry.sdk.trace.export")
     except ImportError as error:
@@ -258,7 +262,7 @@ def is_wanted(environment: Mapping[str, str]) -> bool:
 
 
 def head_ratio(environment: Mapping[str, str]) -> float:
-    """Return the share of transactions that are kept whatever their end, 0 to 1. Raises OncelogError."""
+    """Return the share of transactions, 0 to 1, whose traces are exported however they end. Raises OncelogError."""
     name = environment.get(_SAMPLER, "").strip().lower() or "parentbased_always_on"
     kind = name.removeprefix(_PARENT_BASED)
     if kind in _ALWAYS:
@@ -281,7 +285,8 @@ def head_ratio(environment: Mapping[str, str]) -> float:
 
 
 def _exporter(environment: Mapping[str, str]) -> "SpanExporter":
-    """Return the exporter, which reads the rest of OTEL_EXPORTER_OTLP_* itself. Raises OncelogError."""
+    """Return OpenTelemetry's exporter for the protocol in the environment; it reads the rest of OTEL_EXPORTER_OTLP_*
+    itself. Raises OncelogError."""
     protocol = environment.get(_TRACES_PROTOCOL) or environment.get(_PROTOCOL) or "grpc"
     found = _EXPORTERS.get(protocol.strip().lower())
     if found is None:

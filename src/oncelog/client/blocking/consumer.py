@@ -117,7 +117,8 @@ class Consumer(Shell[consumer.Consumer]):
     def read_until_decided(
         self, partitions: Iterable[Partition] | None = None, timeout_s: float | None = None
     ) -> Iterator[list[ConsumerRecord]]:
-        """Yield the committed records below the present high watermarks, in lists; end when all are decided.
+        """Yield the committed records below the present high watermarks, in lists; end when no transaction below them
+        is open.
 
         It works as `oncelog.client.Consumer.read_until_decided` does.
         """

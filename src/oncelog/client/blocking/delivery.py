@@ -9,8 +9,8 @@ from oncelog.client.errors import ClientError, TimedOutError
 
 
 class Delivery:
-    """A promise that a record is delivered, with its place in the partition.
-    Any thread may ask, as often as it likes."""
+    """The pending result of a send: the record's place in its partition, or an error. Any thread may ask for it, as
+    often as it likes."""
 
     __slots__ = ("_inner", "_io")
 
@@ -24,7 +24,7 @@ class Delivery:
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
         """Wait for the delivery, and return the record's metadata or raise its error.
 
-        TimedOutError after `timeout_s` says nothing of the record.
+        TimedOutError after `timeout_s`: the record may still be delivered, or fail.
         """
         self._wait(timeout_s)
         return self._inner.result()

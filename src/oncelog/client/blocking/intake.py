@@ -1,7 +1,7 @@
 """The queue of records that threads send to the I/O thread. One queue keeps the order of a thread's sends.
 
-A record in the queue always finds room in the producer's line. A thread whose record finds none waits in `put`: first
-come, first served (S2-38), `max.block.ms` at most.
+A record in the queue always finds room in the asyncio producer, which would otherwise refuse it. If there is no room, a
+thread waits in `put`: first come, first served (S2-38), `max.block.ms` at most.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ class _Sent(NamedTuple):
 
 
 class _Waiting:
-    """A thread that waits in `put` for room."""
+    """A thread that waits in `put` until the buffer has room for its record."""
 
     def __init__(self, sent: _Sent) -> None:
         self.sent = sent
@@ -99,7 +99,8 @@ class Intake:
             self._producer.line.exhausted_count += 1
 
     def _give_up(self, waiting: _Waiting) -> bool:
-        """Give up waiting, and return True. False: the thread got room, or an end, at the last moment."""
+        """Stop waiting for room, because time ran out or the thread was interrupted. False: the record was taken, or
+        refused, at the last moment."""
         with self._lock:
             if waiting not in self._waiting:
                 return False
@@ -107,7 +108,7 @@ class Intake:
             return True
 
     def close(self) -> None:
-        """Refuse further records, and end the threads that wait. Records in the queue go on."""
+        """Refuse further records, and raise an error in the threads that wait. Records in the queue are still sent."""
         with self._lock:
             self._is_closed = True
             self._end_waiting(_closed())
@@ -135,7 +136,7 @@ class Intake:
                 self._watcher = asyncio.get_running_loop().create_task(self._watch())
 
     async def _watch(self) -> None:
-        """Let waiting threads put their records in as room comes, while some wait."""
+        """Run while threads wait: move their records into the queue as room comes."""
         while True:
             with self._lock:
                 while self._waiting and self._has_room(self._waiting[0].sent.size):

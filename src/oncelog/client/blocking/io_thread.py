@@ -5,8 +5,8 @@ a thread of the program ──function──▶ I/O thread: asyncio's client
         ▲────────── result, error, or a callback to run ──────────┘
 ```
 
-A thread that waits also runs the program's own callbacks of its call, such as `on_revoked` of a consumer. So they may
-call the client again.
+While a thread waits for its call, it also runs the program's callbacks of that call, such as `on_revoked` of a
+consumer. So callbacks may call the client again.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _JOBS: Final[ContextVar["SimpleQueue[Job | None]"]] = ContextVar("jobs")
 
 
 class _Caller(Generic[ResultT]):
-    """A thread of the program that waits for the end of one call."""
+    """One blocking call: the thread that made it waits here for its result, and runs callbacks meanwhile."""
 
     def __init__(self) -> None:
         self.jobs: SimpleQueue[Job | None] = SimpleQueue()
@@ -50,8 +50,8 @@ class _Caller(Generic[ResultT]):
 
 
 class IoThread:
-    """The thread of one client with its event loop. `start` begins it, `stop` ends it, once.
-    `what` names the client in errors."""
+    """The thread with the event loop of one client. `start` begins it, `stop` ends it, once. `what` names the client in
+    errors."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -121,7 +121,7 @@ class IoThread:
 
     @property
     def is_current(self) -> bool:
-        """True if the caller is the I/O thread itself, which runs a callback of the program."""
+        """True if the caller is the I/O thread itself: a callback of the program runs there."""
         return threading.get_ident() == self._ident
 
     def check_process(self) -> None:
@@ -143,7 +143,8 @@ class IoThread:
     # ---------------------------------------------------------------------------------------------- calls
 
     def post(self, job: Job) -> bool:
-        """Run the job on the I/O thread, in the order of the posts. False: the thread has ended, or never began."""
+        """Queue the job for the I/O thread, in the order of the calls, and do not wait. False: the thread has ended, or
+        never began."""
         with self._lock:
             if self._loop is None or self._is_over:
                 return False
@@ -185,7 +186,8 @@ class IoThread:
         return self.wait(work)
 
     def finish(self, work: Callable[[], Coroutine[object, object, None]]) -> None:
-        """Do the work, and then end the I/O thread. Only the I/O thread itself calls this."""
+        """Do the work, such as closing the client, and then end the I/O thread. Only the I/O thread itself calls
+        this."""
         assert self._loop is not None
         task = self._loop.create_task(work())
         task.add_done_callback(lambda _: self.stop())
@@ -197,7 +199,8 @@ def _cancel(caller: _Caller[ResultT]) -> None:
 
 
 async def in_caller(function: Job) -> None:
-    """Run the function in the thread that waits for the present call. Raises the function's error."""
+    """Run the program's callback in the thread that waits for the present blocking call. Raises the callback's
+    error."""
     jobs = _JOBS.get()
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()

@@ -46,8 +46,8 @@ class Transaction:
     def prepare(self) -> PreparedTransaction:
         """Prepare this transaction, as `Producer.prepare_transaction` does.
 
-        After this an exception leaves the transaction prepared: the other system decides, and a next producer reads the
-        decision there.
+        After this an exception does not abort the transaction. It waits for `complete_transaction`, here or in the next
+        producer of its transactional id.
         """
         return self._producer.prepare_transaction()
 
@@ -124,7 +124,8 @@ class Producer(Shell[producer.Producer]):
         headers: HeaderPairs = (),
         on_delivery: OnDelivery | None = None,
     ) -> Delivery:
-        """Take a record, and return at once, or wait for room in `buffer.memory`, `max.block.ms` at most.
+        """Send a record: put it into the buffer, and return at once, or after a wait for room in `buffer.memory`,
+        `max.block.ms` at most.
 
         The `Delivery` tells the record's offset or its error. Keys and values are bytes, or text, or what the
         serializers take. Raises SerializationError, BufferExhaustedError, and IllegalStateError for a call that the
@@ -152,7 +153,8 @@ class Producer(Shell[producer.Producer]):
         headers: HeaderPairs = (),
         into: list[Delivery] | None = None,
     ) -> list[Delivery]:
-        """Take many records, each a key and a value, and wait for room. A record costs a third of the work of `send`.
+        """Send many records, each a key and a value, and wait for room in the buffer. A record costs a third of the
+        work of `send`.
 
         Serializers run on the I/O thread. The list `into` receives each delivery as its record is taken. So the program
         has them after a Ctrl-C or an error, too. Raises as `send` does.
@@ -192,5 +194,6 @@ class Producer(Shell[producer.Producer]):
 
     @property
     def prepared(self) -> PreparedTransaction | None:
-        """The prepared transaction that waits for its decision, perhaps a former producer's; None if there is none."""
+        """The prepared transaction that still must be committed or aborted, perhaps one of a former producer; None if
+        there is none."""
         return self._io.do(lambda: self._inner.prepared)

@@ -64,7 +64,8 @@ class Shell(Generic[InnerT]):
 def waits(
     method: Callable[Concatenate[InnerT, ParamsT], Awaitable[ResultT]],
 ) -> Callable[Concatenate[Shell[InnerT], ParamsT], ResultT]:
-    """Return the blocking method of an async one, with its parameters and its documentation."""
+    """Return a blocking method that runs this coroutine method on the I/O thread and waits for it; parameters and
+    documentation stay."""
 
     @wraps(method)
     def call(self: Shell[InnerT], /, *given: ParamsT.args, **named: ParamsT.kwargs) -> ResultT:
@@ -76,7 +77,8 @@ def waits(
 def does(
     method: Callable[Concatenate[InnerT, ParamsT], ResultT],
 ) -> Callable[Concatenate[Shell[InnerT], ParamsT], ResultT]:
-    """Return the blocking method of a plain one, which must run on the event loop all the same."""
+    """Return a blocking method that runs this plain method on the I/O thread and waits for it: it must not run in
+    another thread."""
 
     @wraps(method)
     def call(self: Shell[InnerT], /, *given: ParamsT.args, **named: ParamsT.kwargs) -> ResultT:

@@ -5,8 +5,8 @@ append ──▶ last batch of the partition's queue ──(full, lingered, flus
                     ▲──────────────── put back, in order, to be retried ───────────────┘
 ```
 
-The accumulator decides which batches may go. A `Gate` tells it which brokers can be sent to, and what the sequences
-allow.
+The accumulator decides which batches may be sent. A `Gate` tells it which brokers can be sent to, and what the
+sequences allow.
 """
 
 from collections import deque
@@ -29,14 +29,15 @@ A batch takes at least that long, so more looks tell nothing new."""
 
 
 class Drained(NamedTuple):
-    """The batches that one node gets in a request, at most one of each partition."""
+    """The batches of one Produce request to one node, at most one of each partition."""
 
     node_id: int
     batches: list[ProducerBatch]
 
 
 class Gate(Protocol):
-    """The conditions outside of the accumulator under which a batch may go."""
+    """The conditions for sending a batch that the accumulator does not know itself: connections, sequences, the
+    transaction."""
 
     def may_send(self, node_id: int) -> bool:
         """Return True if the node's connection is open, not throttled, and has room for a further request.
@@ -46,13 +47,14 @@ class Gate(Protocol):
         ...
 
     def may_drain(self, batch: ProducerBatch) -> bool:
-        """Return True if the producer's identity, the sequences and the transaction allow the batch.
-        It may be asked again."""
+        """Return True if the producer id, the sequences and the transaction allow this batch to be sent now. The
+        question changes nothing."""
         ...
 
 
 class Accumulator:
-    """The records of one producer that wait to be sent. `draw` gives a number from 0 up to 1."""
+    """The record batches of one producer that wait to be sent, by partition, within `buffer.memory`. `draw` returns a
+    random number from 0 up to 1."""
 
     def __init__(
         self, settings: ProducerSettings, build: BuilderOf, draw: Callable[[], float]
@@ -90,9 +92,11 @@ class Accumulator:
     def append_sticky(
         self, record: Record, leaders: tuple[Leader, ...], now_ms: float
     ) -> ProducerBatch | None:
-        """Append a record to the topic's sticky partition, as `append` does.
+        """Append a record without a key to the partition that the sticky partitioner has chosen; return as `append`
+        does.
 
-        A batch that was closed meanwhile counts for when the partitioner goes on to the next partition.
+        If the topic's last batch was closed meanwhile, its bytes are counted: they decide when the next partition is
+        chosen.
         """
         topic = record.topic
         sticky = self._sticky.get(topic)
@@ -109,12 +113,13 @@ class Accumulator:
         return batch
 
     def newest(self, topic: str, partition: int) -> ProducerBatch | None:
-        """Return the newest waiting batch of a partition."""
+        """Return the newest waiting batch of a partition; None: no batch of it waits."""
         queue = self._queues.get((topic, partition))  # type: ignore[call-overload]
         return queue[-1] if queue else None
 
     def append(self, partition: Partition, record: Record, now_ms: float) -> ProducerBatch | None:
-        """Append a record, and return its batch; None: there is no memory for another batch."""
+        """Append a record to the last batch of its partition, or to a new one, and return that batch; None: there is no
+        memory for a new one."""
         _, _, timestamp_ms, key, value, headers = record
         queue = self._queues.get(partition)
         if queue is not None:
@@ -133,7 +138,7 @@ class Accumulator:
         return batch
 
     def is_full(self, batch: ProducerBatch) -> bool:
-        """True if the batch takes no more records."""
+        """True if the batch takes no more records and need not wait for `linger.ms`."""
         return not batch.is_open or batch.size_bytes >= self._settings.batch_size
 
     def _open_batch(self, partition: Partition, reserved: int, now_ms: float) -> ProducerBatch:
@@ -156,7 +161,7 @@ class Accumulator:
     # ---------------------------------------------------------------------------------------------- draining
 
     def waiting(self) -> Iterator[ProducerBatch]:
-        """Return the first batch of each queue."""
+        """Return the oldest waiting batch of each partition."""
         return (queue[0] for queue in self._queues.values())
 
     @property
@@ -164,7 +169,7 @@ class Accumulator:
         return bool(self._queues)
 
     def ready_at_ms(self, batch: ProducerBatch, now_ms: float) -> float:
-        """Return when the first batch of a queue may go, in ms; a time up to `now_ms` means now."""
+        """Return from when on the first batch of a queue may be sent, in ms; a time up to `now_ms` means now."""
         if batch.attempts and batch.retry_at_ms > now_ms:
             return batch.retry_at_ms
         if (
@@ -182,7 +187,8 @@ class Accumulator:
     def drain(
         self, view: ClusterView, gate: Gate, now_ms: float, codec: Codec
     ) -> tuple[list[Drained], float]:
-        """Take the batches that may go now. Return them, and when to look again at the latest.
+        """Take the batches that may be sent now out of their queues, grouped by node. Return them, and when to call
+        again at the latest.
 
         A batch without a leader waits for the metadata to name one. One whose leader is newer than its last try does
         not wait for its pause (S2-15).
@@ -257,7 +263,8 @@ class Accumulator:
         queue.insert(at, batch)
 
     def split(self, batch: ProducerBatch, now_ms: float) -> list[ProducerBatch]:
-        """Split a batch of several records that was too large into smaller ones. It costs them no attempt (S2-59)."""
+        """Split a batch that a broker refused as too large into smaller ones, and queue them in its place. It does not
+        count as a retry (S2-59)."""
         batch.is_under_way = False
         self._ratios.reset(batch.partition.topic, self._settings.codec, at_least=1.0)
         half = max(batch.record_count // 2, 1)
@@ -285,7 +292,7 @@ class Accumulator:
     def _put_in_place_of(
         self, batch: ProducerBatch, parts: list[ProducerBatch], orders: list[Order]
     ) -> None:
-        """Put the parts into the batch's place: their orders lie between its neighbours'."""
+        """Replace a batch by its parts at its place in the queue: their order numbers lie between its neighbours'."""
         del self.unfinished[batch.order]
         queue = self._queues.setdefault(batch.partition, deque())
         at = 0
@@ -303,7 +310,7 @@ class Accumulator:
     # ---------------------------------------------------------------------------------------------- the end
 
     def release(self, batch: ProducerBatch) -> None:
-        """Forget a batch that is done, and free its memory."""
+        """Drop a batch that is delivered or has failed, and free its memory."""
         if self.unfinished.pop(batch.order, None) is not None:
             self.free_bytes += batch.reserved_bytes
             assert self.free_bytes <= self._settings.buffer_memory, (
@@ -312,16 +319,18 @@ class Accumulator:
 
     @property
     def oldest_ms(self) -> float:
-        """The time in ms at which the oldest batch was made that is not done; NEVER without one."""
+        """The time in ms at which the oldest batch was made that is neither delivered nor failed; NEVER if there is
+        none."""
         return next((batch.created_ms for batch in self.unfinished.values()), NEVER)
 
     def take_expired(self, now_ms: float) -> list[ProducerBatch]:
-        """Take the waiting batches that are older than `delivery.timeout.ms` out of their queues."""
+        """Remove the waiting batches that are older than `delivery.timeout.ms` from their queues, and return them."""
         deadline = now_ms - self._settings.delivery_timeout_ms
         return self._take_out(lambda batch: batch.created_ms <= deadline)
 
     def take_of(self, topic: str, topic_id: bytes) -> list[ProducerBatch]:
-        """Take the waiting batches of a topic that is gone. Further records choose a partition anew."""
+        """Remove the waiting batches of a deleted topic from their queues, and return them. Further records choose a
+        partition anew."""
         self._sticky.pop(topic, None)
         self.sticky_batches.pop(topic, None)
         self._batched.pop(topic, None)
@@ -330,7 +339,7 @@ class Accumulator:
         )
 
     def take_unsent(self) -> list[ProducerBatch]:
-        """Take the waiting batches that were never sent."""
+        """Remove the waiting batches that were never sent from their queues, and return them."""
         return self._take_out(lambda batch: not batch.has_sequence)
 
     def take_all(self) -> list[ProducerBatch]:
@@ -356,7 +365,8 @@ class Accumulator:
     # ---------------------------------------------------------------------------------------------- loads
 
     def update_loads(self, view: ClusterView, now_ms: float) -> None:
-        """Tell the sticky partitioners how long the queues are, and which nodes take nothing (S2-25 to S2-28)."""
+        """Tell the sticky partitioners the queue lengths and which brokers accept nothing, so that slow brokers get
+        fewer records (S2-25 to S2-28)."""
         if (
             not self._settings.partitioner_adaptive_partitioning_enable
             or not self._sticky
@@ -408,7 +418,7 @@ def _rack_of(view: ClusterView, leader: Leader) -> str | None:
 def fail_all(
     batches: list[ProducerBatch], error: ClientError, release: Callable[[ProducerBatch], None]
 ) -> None:
-    """End these batches with one error."""
+    """End these batches with one error, which their records get, and free their memory."""
     for batch in batches:
         batch.fail(error)
         release(batch)

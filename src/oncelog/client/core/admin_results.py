@@ -1,4 +1,4 @@
-"""The questions and answers of an administrator, as values."""
+"""The values that an administrator passes and gets: new topics, results by item, descriptions."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ ResultT = TypeVar("ResultT")
 
 
 class Results(Mapping[KeyT, ResultT]):
-    """The result of each item of a call. Reading the result of an item that failed raises its error;
+    """The results of a call about several items, by item. Reading the result of an item that failed raises its error;
     `errors` has all errors."""
 
     def __init__(self, found: Mapping[KeyT, ResultT | ClientError]) -> None:
@@ -47,7 +47,7 @@ class Results(Mapping[KeyT, ResultT]):
 
 
 def item_error(code: ErrorCode, what: str, message: str = "") -> ClientError:
-    """Return the error of one item, in the client's families of errors."""
+    """Return the client's exception for Kafka's error code on one item, such as one topic of several."""
     text = f"{what}: {message or code.name}"
     if code.name.endswith("_AUTHORIZATION_FAILED"):
         return AuthorizationError(f"{what}: {message or 'the user may not do that'}", code)
@@ -80,7 +80,7 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create. -1 takes the cluster's default.
+    """A topic to create. -1 for partitions or replicas takes the cluster's default.
 
     `assignment` (partition → replicas, the leader first) replaces both numbers.
     """
@@ -173,7 +173,8 @@ class TransactionDescription(NamedTuple):
 
 
 class ProducerDescription(NamedTuple):
-    """A partition leader's state of one producer."""
+    """One producer's state at a partition's leader: its id, epoch, last sequence, and the start of an open
+    transaction."""
 
     producer_id: int
     producer_epoch: int

@@ -1,4 +1,4 @@
-"""A client's view of a cluster: brokers, topics, leaders. It is a value; an answer makes a new one.
+"""A client's view of a cluster: brokers, topics, leaders. It never changes; a newer answer makes a new view.
 
 A leader's epoch never goes back (KIP-320): older news of a partition is left out. A topic that was made again has
 another id, and its epochs begin anew.
@@ -39,7 +39,8 @@ class Leader(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """One topic. `error` is set where a broker reported an error of the topic."""
+    """One topic as the client knows it: its id and the leader of each partition. `error` is set where a broker reported
+    an error of the topic."""
 
     name: str
     topic_id: bytes
@@ -81,7 +82,7 @@ class ClusterView:
         )
 
     def without(self, names: Iterable[str]) -> "ClusterView":
-        """Return the view without these topics, which nobody asks for any more."""
+        """Return the view without these topics, which the client no longer needs."""
         gone = frozenset(names)
         kept = {name: topic for name, topic in self.topics.items() if name not in gone}
         return replace(self, topics=kept, version=self.version + 1)
@@ -104,8 +105,8 @@ class ClusterView:
 
 
 def _newer(old: TopicView, new: TopicView) -> TopicView:
-    """Return the newer view of a topic. A passing error leaves a known topic known;
-    UNKNOWN_TOPIC_OR_PARTITION removes it."""
+    """Return the new view of a topic, but keep a partition's old leader if its epoch is higher. After a passing error
+    the old view stays; UNKNOWN_TOPIC_OR_PARTITION removes the topic."""
     if new.error is not ErrorCode.NONE and not new.leaders and new.error.is_retriable:
         return (
             new

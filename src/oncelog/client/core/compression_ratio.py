@@ -1,5 +1,5 @@
-"""The compression ratio of each topic's records so far: a batch is filled until `batch.size` compressed bytes
-(S2-76)."""
+"""The compression ratio of each topic's records so far. It estimates how many bytes compress to `batch.size`, so a
+batch is filled that far (S2-76)."""
 
 from typing import Final
 
@@ -12,14 +12,14 @@ _RATIO_MIN: Final = 0.05
 
 
 class CompressionRatios:
-    """Compression ratios by topic and codec.
-    They fall slowly and rise quickly: too large a batch costs more than a small one."""
+    """The expected compression ratios by topic and codec. They fall slowly and rise quickly: too large a batch costs
+    more than a small one."""
 
     def __init__(self) -> None:
         self._ratios: dict[tuple[str, Codec], float] = {}
 
     def room(self, topic: str, codec: Codec, batch_size: int) -> int:
-        """Return the bytes before compression that make about `batch_size` bytes after it."""
+        """Return how many bytes before compression are expected to make about `batch_size` bytes after it."""
         if codec is Codec.NONE:
             return batch_size
         ratio = self._ratios.get((topic, codec), 1.0)
@@ -36,5 +36,5 @@ class CompressionRatios:
         self._ratios[(topic, codec)] = new
 
     def reset(self, topic: str, codec: Codec, at_least: float) -> None:
-        """Raise the ratio, because a batch was too large all the same."""
+        """Raise the topic's ratio to at least this, because a broker refused a batch as too large."""
         self._ratios[(topic, codec)] = max(self._ratios.get((topic, codec), 1.0), at_least)

@@ -59,7 +59,8 @@ class Deserializers(NamedTuple):
     def applied(
         self, records: list[ConsumerRecord]
     ) -> tuple[list[ConsumerRecord], SerializationError | None]:
-        """Return the records before the first one that cannot be deserialized, and that one's error."""
+        """Return the deserialized records before the first one that fails, and that record's error; None if none
+        fails."""
         done: list[ConsumerRecord] = []
         for record in records:
             try:
@@ -86,7 +87,7 @@ class Deserializers(NamedTuple):
 
 
 class ReadRecord(Protocol):
-    """A record as aiokafka's reader or ours returns it."""
+    """The fields of one record, as aiokafka's compiled reader or our own returns it."""
 
     @property
     def offset(self) -> int: ...
@@ -111,7 +112,7 @@ def reader_class() -> ReaderOf:
 
 
 class Sighted(NamedTuple):
-    """The batches of an answer that a consumer may see, and the position behind all of them."""
+    """The batches of a fetch answer that the consumer may see, and the offset from which to fetch next."""
 
     visible: tuple[tuple[int, BatchHeader], ...]
     next_offset: int
@@ -122,9 +123,11 @@ class Sighted(NamedTuple):
 def sighted(
     records: Buffer, position: int, aborted: Sequence[AbortedTransaction] | None
 ) -> Sighted:
-    """Return the visible batches of an answer, and the position behind it.
+    """Walk the batch headers of a fetch answer. Return the batches that the consumer may see, and the offset behind the
+    last batch.
 
-    `aborted` None: the consumer reads uncommitted records, too. Raises KafkaError(CORRUPT_MESSAGE).
+    `aborted` lists the aborted transactions, whose batches are skipped; None: the consumer reads uncommitted records,
+    too. Raises KafkaError(CORRUPT_MESSAGE).
     """
     visible: list[tuple[int, BatchHeader]] = []
     next_offset, epoch = position, -1
@@ -144,7 +147,8 @@ def sighted(
 
 
 class Chunk:
-    """The batches of one partition in one answer, from `start` to before `next_offset`."""
+    """The visible batches of one partition from one fetch answer, not decoded yet: offsets from `start` to before
+    `next_offset`."""
 
     __slots__ = (
         "_at",
@@ -176,7 +180,7 @@ class Chunk:
         self.size_bytes = len(records)
 
     def take(self, reader_of: ReaderOf, count: int) -> list[ConsumerRecord]:
-        """Return the next records, `count` at most. Fewer: the chunk is used up.
+        """Decode and return the next records, `count` at most. Fewer: the chunk has no more.
 
         Each call raises KafkaError(CORRUPT_MESSAGE) once the records before a damaged batch are taken.
         """

@@ -1,4 +1,5 @@
-"""The numbers that a producer counts of itself, by batches, so that a record costs nothing (S2-98)."""
+"""The numbers that a producer counts for its metrics. They are counted by batches, so that a record costs nothing
+(S2-98)."""
 
 from dataclasses import dataclass, field
 

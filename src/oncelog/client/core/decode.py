@@ -41,7 +41,8 @@ _LENGTH_SHIFT_MAX: Final = 28
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Records of one partition in offset order, as Arrow and numpy arrays of one length."""
+    """The decoded records of one partition in offset order: one Arrow or numpy array for each field, all of one
+    length."""
 
     keys: pa.BinaryArray
     values: pa.BinaryArray
@@ -137,7 +138,7 @@ def _decode_group(group: Sequence[_Body], start: int, end: int, with_headers: bo
 
 
 def _record_bounds(data: Buffer, group: Sequence[_Body]) -> tuple[Int64s, Int64s]:
-    """Return where each record's fields begin and end. Only this step takes the records one by one."""
+    """Return where each record's fields begin and end. This is the only step in a Python loop over records."""
     begins: list[int] = []
     ends: list[int] = []
     at = limit = 0
@@ -162,7 +163,7 @@ def _record_bounds(data: Buffer, group: Sequence[_Body]) -> tuple[Int64s, Int64s
 
 
 def _long_length(data: Buffer, at: int, low_bits: int) -> tuple[int, int]:
-    """Return a length from the rest of its varint (still in zig-zag), and the position behind it."""
+    """Return a record's length whose varint has more than one byte (still in zig-zag), and the position behind it."""
     shift, value = 7, low_bits
     while shift <= _LENGTH_SHIFT_MAX:
         octet = data[at]
@@ -197,13 +198,15 @@ def _read_varints(octets: _Bytes, at: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def _rows_between(offsets: Int64s, start: int, end: int) -> slice:
-    """Return the rows with these offsets. Offsets grow from record to record, so the rows are one run."""
+    """Return the range of row numbers that have offsets from `start` to before `end`. Offsets grow from record to
+    record, so it is one run."""
     low, high = np.searchsorted(offsets, [start, end])
     return slice(int(low), int(high))
 
 
 class _Slots:
-    """The keys and values, as slots 1 and 3 of each four of one binary Arrow array over the records' bytes."""
+    """The keys and values of all records as one binary Arrow array with four slots for each record; slot 1 is the key,
+    3 the value."""
 
     def __init__(
         self, data: Buffer, key_at: Int64s, key_end: Int64s, value_at: Int64s, value_end: Int64s
@@ -241,8 +244,8 @@ def _timestamps(group: Sequence[_Body], counts: Sequence[int], deltas: Int64s) -
 def _headers(
     data: Buffer, counts: Int64s, starts: Int64s, ends: Int64s, group: Sequence[_Body]
 ) -> pa.ListArray:
-    """Return the headers of each record.
-    They are read record by record: headers are rare, and read only when asked for."""
+    """Return the headers of each record. They are decoded record by record, because headers are rare, and read only
+    when asked for."""
     rows: list[list[_Header] | None] = [None] * len(counts)
     for row in np.flatnonzero(counts).tolist():
         try:

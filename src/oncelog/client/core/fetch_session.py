@@ -33,7 +33,8 @@ _IS_OVER: Final = frozenset(
 
 
 class Asked(NamedTuple):
-    """The part of a Fetch request that concerns its session."""
+    """The fields of one Fetch request about its session: id, epoch, partitions that are new or changed, and those to
+    forget."""
 
     session_id: int
     epoch: int
@@ -43,7 +44,7 @@ class Asked(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """True if the answer will contain all partitions, also those without news."""
+        """True if the answer will contain all partitions, also those with nothing new."""
         return self.epoch == FIRST_EPOCH
 
 
@@ -55,7 +56,8 @@ class FetchSession:
         self._has_ids = True
 
     def ask(self, fetch: Fetch, *, has_ids: bool) -> Asked:
-        """Return the session's part of this Fetch. Ask for the next one only when this was `answered`, or `lost`."""
+        """Return the session's fields for this Fetch: the partitions that are new, changed or gone. Call it again only
+        after `answered` or `lost`."""
         if has_ids != self._has_ids:
             self._begin_anew()
         wanted = {part.partition: part for part in fetch.parts}
@@ -72,8 +74,8 @@ class FetchSession:
         return Asked(self._id, self._epoch, parts, tuple(forgotten))
 
     def answered(self, error: ErrorCode, session_id: int, told: Collection[Partition]) -> bool:
-        """Note an answer that contains the partitions `told`. False: do not read the answer;
-        all partitions are asked for again."""
+        """Advance the session after an answer that contains the partitions `told`. False: do not read the answer; the
+        next request asks for all partitions again."""
         is_whole = self._epoch == FIRST_EPOCH
         if error is not ErrorCode.NONE:
             if error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
@@ -95,11 +97,11 @@ class FetchSession:
         return True
 
     def lost(self) -> None:
-        """Note that no answer came: nobody knows whether the node took the request."""
+        """Start a new session with the next request: no answer came, so nobody knows if the node took this one."""
         self._begin_anew()
 
     def close(self) -> Asked | None:
-        """Return the last request, which closes the session; None: the node holds no session."""
+        """Return the last request, which closes the session at the node; None: the node holds none."""
         session_id, self._id = self._id, NO_SESSION
         self._begin_anew()
         return None if session_id == NO_SESSION else Asked(session_id, LAST_EPOCH)
@@ -109,5 +111,5 @@ class FetchSession:
 
 
 def _differ(part: FetchPart, old: FetchPart | None) -> bool:
-    """True if two requests for a partition differ. Nodes do not see `version`, so it does not count."""
+    """True if two requests for a partition differ in what the node sees; our own field `version` does not count."""
     return old is None or part._replace(version=old.version) != old

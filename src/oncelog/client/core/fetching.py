@@ -87,7 +87,8 @@ class FetchCore:
         return self._states.get(partition)
 
     def assign(self, partitions: Collection[Partition], *, is_held: bool = False) -> None:
-        """Read these partitions and no others. A partition that is read already keeps its position."""
+        """Read these partitions and no others; known ones keep their positions. `is_held`: new ones wait for
+        `release`."""
         for gone in [one for one in self._states if one not in partitions]:
             self._forget(state := self._states.pop(gone))
             self._first_version = max(self._first_version, state.version + 1)
@@ -112,7 +113,7 @@ class FetchCore:
         return Stage.FIND if self.settings.group_id is not None else Stage.RESET
 
     def release(self) -> None:
-        """Let the new partitions be fetched: the program knows now that they are assigned."""
+        """Allow fetches of the newly assigned partitions, because the program has been told of them."""
         for state in self._states.values():
             state.is_held = False
 
@@ -122,7 +123,7 @@ class FetchCore:
         state.move_to(offset, offset_epoch, Stage.FETCH)
 
     def seek_to(self, partition: Partition, timestamp_ms: int) -> None:
-        """Move to the start or the end of the log, or to the first record since a time."""
+        """Make the next read begin at the start or end of the log, or at the first record since a time."""
         state = self._states[partition]
         self._forget(state)
         state.move_to(-1, -1, Stage.RESET)
@@ -135,8 +136,8 @@ class FetchCore:
     # ---------------------------------------------------------------------------------------------- what to ask
 
     def step(self, now_ms: float, may_reach: Callable[[int], bool]) -> Step:
-        """Return what to ask the nodes now. `may_reach` tells if a node can be sent to;
-        if not, it opens a connection."""
+        """Return the requests to send now. `may_reach` tells if a node can be sent to; if not, it opens a
+        connection."""
         finds: list[tuple[Partition, int]] = []
         lookups: dict[int, list[Lookup]] = {}
         validations: dict[int, list[Validation]] = {}
@@ -193,7 +194,7 @@ class FetchCore:
         return self.only is None or partition in self.only
 
     def _is_of_another_topic(self, state: PartitionState) -> bool:
-        """True if leader and metadata name another topic id: one may be behind. Fetched records are taken first."""
+        """True if the topic was made again: the leader refused our topic id. Fetched records are returned first."""
         known = self._topic_id(state.partition)
         is_other = bool(state.topic_id and known) and known != state.topic_id
         return state.is_id_refused and is_other and not state.chunks
@@ -203,10 +204,7 @@ class FetchCore:
         return b"" if topic is None else topic.topic_id
 
     def _made_again(self, state: PartitionState) -> bool:
-        """Reset a position whose topic was deleted and made again: it means nothing in the new topic.
-
-        False: the program must say where to go on.
-        """
+        """Reset the position, as the topic was made again. False: without `auto.offset.reset` the program must seek."""
         if self.settings.auto_offset_reset != "none":
             self._reset(state)
             return True
@@ -216,7 +214,7 @@ class FetchCore:
         return False
 
     def _new_leader(self, state: PartitionState, leader_epoch: int) -> None:
-        """Validate a position of a known epoch at the new leader; accept another position as it is."""
+        """Have the position validated at a new leader (KIP-320), if its epoch is known."""
         if 0 <= state.offset_epoch < leader_epoch:
             state.stage = Stage.VALIDATE
         else:
@@ -257,7 +255,7 @@ class FetchCore:
         return Fetch(node_id, room, parts)
 
     def _wait(self, state: PartitionState, now_ms: float, failing: ErrorCode) -> None:
-        """Pause before the partition is asked for again. The pause grows with each attempt."""
+        """Pause before the partition is asked for again. The pause doubles with each try."""
         state.failing = failing
         settings = self.settings
         pause = settings.retry_backoff_ms * 2.0 ** min(state.attempts, 10)
@@ -267,7 +265,7 @@ class FetchCore:
     # ---------------------------------------------------------------------------------------------- what was answered
 
     def fetch_ended(self, fetch: Fetch) -> None:
-        """End a fetch, answered or lost. Its node may be asked again, for each of its partitions."""
+        """Allow the next fetch from this node, as the last one was answered or lost."""
         self._nodes_asked.discard(fetch.node_id)
         for part in fetch.parts:
             state = self._current(part.partition, part.version)
@@ -275,7 +273,7 @@ class FetchCore:
                 state.is_asked = False
 
     def fetch_lost(self, fetch: Fetch, now_ms: float) -> None:
-        """End a fetch that got no answer."""
+        """End a fetch that got no answer. Its partitions are fetched again after a pause."""
         self.fetch_ended(fetch)
         for part in fetch.parts:
             state = self._current(part.partition, part.version)
@@ -284,7 +282,7 @@ class FetchCore:
                 self._wait(state, now_ms, ErrorCode.NETWORK_EXCEPTION)
 
     def fetched(self, part: FetchPart, answer: FetchAnswer | None, now_ms: float) -> bool:
-        """Take a partition's answer; None: nothing new (KIP-227). Return True if the metadata is old."""
+        """Store a partition's part of an answer; None: nothing is new (KIP-227). Return True if the metadata is old."""
         state = self._current(part.partition, part.version)
         if state is None:
             return False
@@ -305,8 +303,8 @@ class FetchCore:
         return False
 
     def took_all(self, fetch: Fetch) -> bool:
-        """Return True if the answer counted for each partition of the fetch, and the end of each is known. A moved
-        position drops its answer. A node tells news once in a session, so then everything is asked for again."""
+        """Return False if the session must ask for everything again, as a partition dropped its answer (a node tells
+        news only once in a session)."""
         for part in fetch.parts:
             state = self._states.get(part.partition)
             if state is None or state.failing is not ErrorCode.NONE:
@@ -363,7 +361,7 @@ class FetchCore:
             self._fail(state, out_of_range(state.partition, state.position))
 
     def _reset(self, state: PartitionState) -> None:
-        """Move the position as `auto.offset.reset` says; with none the program must decide."""
+        """Find a new position by `auto.offset.reset`; with "none", reading fails until the program seeks."""
         self._forget(state)
         if self.settings.auto_offset_reset == "none":
             self._fail(state, nothing_committed(state.partition))
@@ -374,7 +372,7 @@ class FetchCore:
     def found(
         self, partition: Partition, version: int, offset: int | None, offset_epoch: int = -1
     ) -> None:
-        """Take the group's committed offset; None: there is none, or no such group."""
+        """Continue from the group's committed offset. None: the group has none here, so `auto.offset.reset` decides."""
         state = self._current(partition, version)
         if state is None:
             return
@@ -384,7 +382,7 @@ class FetchCore:
             state.move_to(offset, offset_epoch, Stage.FETCH)
 
     def looked_up(self, look: Lookup, offset: int, offset_epoch: int) -> None:
-        """Take the offset of a lookup; -1: no record is that new, so reading goes on at the end."""
+        """Continue from the offset that a leader returned for a time; -1: no record is that new, so at the end."""
         state = self._current(look.partition, look.version)
         if state is None:
             return
@@ -394,7 +392,7 @@ class FetchCore:
             state.move_to(offset, offset_epoch if look.timestamp_ms >= 0 else -1, Stage.FETCH)
 
     def validated(self, check: Validation, end_epoch: int, end_offset: int) -> None:
-        """Take the leader's end offset of the position's epoch. A position above it was cut off."""
+        """Keep the position, unless it is above the end of its epoch at the leader: that part was truncated."""
         state = self._current(check.partition, check.version)
         if state is None:
             return
@@ -417,7 +415,7 @@ class FetchCore:
     def ask_again(
         self, partition: Partition, version: int, now_ms: float, failing: ErrorCode
     ) -> None:
-        """Ask again after a pause: the request of the partition's stage failed in a way that may pass."""
+        """Repeat the partition's request after a pause: it failed with an error that may pass."""
         state = self._current(partition, version)
         if state is not None:
             state.is_asked = False
@@ -438,9 +436,9 @@ class FetchCore:
     # ---------------------------------------------------------------------------------------------- what is handed out
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """Return records of one partition, in order; empty: there are none now. Partitions take turns.
+        """Return fetched records of one partition, in order; empty: there are none now. Partitions take turns.
 
-        Raises the error of a partition that waits for the program, once its fetched records are taken. Raises
+        Raises the error of a partition that only the program can solve, once its fetched records are taken. Raises
         SerializationError, each time, while the next record cannot be deserialized.
         """
         found = self._take(count)
@@ -491,7 +489,8 @@ class FetchCore:
         return []
 
     def _told(self, state: PartitionState) -> ClientError:
-        """Return a partition's error, to be raised until the program seeks. A missing permission is asked for again."""
+        """Return the partition's error, to be raised until the program seeks. A missing permission is asked for
+        again."""
         assert state.error is not None
         error = state.error
         if isinstance(error, AuthorizationError):

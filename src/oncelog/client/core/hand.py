@@ -1,4 +1,4 @@
-"""The list of records that a program walks one by one, and the position that follows from it."""
+"""The list of records over which a program iterates one by one, and its position within the list."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -12,7 +12,8 @@ _NO_OFFSET: Final = -1
 
 
 class Hand:
-    """One list of records of one partition. The core's position lies behind the list, the program's within it."""
+    """The records of one partition that the program takes one at a time. The fetcher's position is behind the whole
+    list; the program's is within it."""
 
     __slots__ = ("_last_of_list", "last", "rest")
 
@@ -23,7 +24,7 @@ class Hand:
         self._last_of_list = _NO_OFFSET
 
     def walk(self, batch: list[ConsumerRecord]) -> ConsumerRecord:
-        """Begin a list, which is not empty, and return its first record."""
+        """Begin to hand out a list, which must not be empty, and return its first record."""
         self.rest, self._last_of_list = iter(batch), batch[-1].offset
         self.last = next(self.rest)
         return self.last
@@ -37,7 +38,7 @@ class Hand:
         return None
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """Take the rest of the list, `count` records at most."""
+        """Return the remaining records of the list, `count` at most."""
         if self.last is None:
             return []
         left = list(self.rest)
@@ -52,7 +53,7 @@ class Hand:
         self.rest, self.last = iter(()), None
 
     def put_back(self, core: FetchCore) -> None:
-        """Give up the list: its remaining records are fetched again."""
+        """Drop the list, and move the fetcher back so that the remaining records are fetched again."""
         last = self.last
         self.drop()
         if last is not None and last.offset != self._last_of_list:
@@ -61,7 +62,7 @@ class Hand:
                 core.seek(partition, last.offset + 1, last.leader_epoch)
 
     def position(self, state: PartitionState) -> int:
-        """Return the offset that the program reads next; -1: it is not known."""
+        """Return the offset of the next record that the program gets; -1: it is not known."""
         last = self.last
         if (
             last is None

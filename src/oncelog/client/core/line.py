@@ -1,4 +1,5 @@
-"""Records that wait for the metadata of their topic, or for memory: first come, first served (S2-11, S2-38)."""
+"""The waiting line of a producer: records that wait for their topic's metadata, or for memory, in order of arrival
+(S2-11, S2-38)."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -29,7 +30,8 @@ class _Waiting:
 
 
 class Line:
-    """The line of one producer. `on_failure` hears the error of each record that leaves without a batch."""
+    """The records of one producer that are in no batch yet. `on_failure` gets the error of each record that fails
+    here."""
 
     def __init__(
         self, settings: ProducerSettings, on_failure: Callable[[ClientError], None]
@@ -58,11 +60,11 @@ class Line:
         return self._bytes
 
     def holds_back(self, topic: str) -> bool:
-        """True if a record for the topic has to wait behind others."""
+        """True if records wait here that a new record for this topic must not overtake."""
         return bool(self._for_memory) or topic in self._for_topic
 
     def join(self, record: Record, now_ms: float, view: ClusterView, settled: Settled) -> None:
-        """Put a record into the line. Raises BufferExhaustedError where the line is full."""
+        """Add a record at the end. Raises BufferExhaustedError where the line is full."""
         size = size_bound(record.key, record.value, record.headers)
         memory = self._settings.buffer_memory
         if self._bytes and self._bytes + size > memory // LINE_SHARE:
@@ -81,7 +83,8 @@ class Line:
     def move(
         self, now_ms: float, view: ClusterView, place: Callable[[Record], ProducerBatch | None]
     ) -> None:
-        """Let records out in order, while `place` finds a batch for them; and fail those that waited too long."""
+        """Move records into batches in order, while `place` finds a batch for them. Fail those that waited longer than
+        `max.block.ms`."""
         for topic in [name for name in self._for_topic if name in view.topics]:
             known = view.topics[topic]
             if known.leaders:

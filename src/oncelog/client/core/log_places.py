@@ -1,4 +1,4 @@
-"""The numbers by which ListOffsets and Fetch name places in a log, and isolation levels."""
+"""Kafka's numbers for the start and end of a log in ListOffsets, and for isolation levels."""
 
 from typing import Final
 

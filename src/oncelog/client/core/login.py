@@ -81,7 +81,7 @@ _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True, slots=True)
 class ClientLogin:
-    """The login of a client. Paths name the files; an empty path: there is no file."""
+    """How a client logs in: TLS files, SASL mechanism, user, token. An empty path: there is no such file."""
 
     protocol: str = "PLAINTEXT"
     mechanism: str = ""
@@ -110,7 +110,7 @@ class ClientLogin:
 
 
 def login_of(properties: Mapping[str, str], prefix: str = "") -> ClientLogin:
-    """Return the login of a mapping with Kafka's names. `prefix` stands before each name in an error.
+    """Return the login that these settings describe. `prefix` stands before each name in an error.
 
     Raises OncelogError that names a setting or value which cannot be.
     """
@@ -163,8 +163,8 @@ def _check_name(name: str, prefix: str) -> None:
 
 
 def _of_jaas(given: Mapping[str, str], prefix: str) -> dict[str, str]:
-    """Return the options of `sasl.jaas.config`, Kafka's older, combined setting, under the names of the single
-    settings."""
+    """Read `sasl.jaas.config`, Kafka's older setting for a whole login. Return its options under the names of the
+    single settings."""
     if _JAAS not in given:
         return {}
     found = _LOGIN_MODULE.fullmatch(given[_JAAS])
@@ -187,7 +187,7 @@ def _of_jaas(given: Mapping[str, str], prefix: str) -> dict[str, str]:
 
 
 def properties_of(login: ClientLogin) -> dict[str, str]:
-    """Return the settings that `login_of` reads as this login. They contain secrets."""
+    """Return settings from which `login_of` makes this login again. They contain secrets."""
     said = {
         _PROTOCOL: login.protocol,
         "sasl.mechanism": login.mechanism,
@@ -207,8 +207,8 @@ def properties_of(login: ClientLogin) -> dict[str, str]:
 
 
 def _checks_host_name(properties: Mapping[str, str], prefix: str) -> bool:
-    """True unless the check of host names is off: an empty value is Kafka's way to switch it off, `none`
-    librdkafka's."""
+    """True unless the check of host names is switched off: by an empty value as in Kafka, or by `none` as in
+    librdkafka."""
     value = properties.get(_HOST_NAME, "https").strip().lower()
     if value not in ("https", "none", ""):
         raise OncelogError(f"{prefix}{_HOST_NAME} is {value!r}: give https or none")
@@ -245,7 +245,7 @@ def _check_whole(login: ClientLogin, given: Mapping[str, str], prefix: str) -> N
 
 
 def _parsed(address: str) -> SplitResult | None:
-    """Return the parts of an address; None for text that is no address of a provider or a file."""
+    """Return the parts of a URL; None for text that is no URL of a token provider or a file."""
     try:
         found = urlsplit(address)
         has_place = bool(found.hostname) and found.port != 0

@@ -7,10 +7,11 @@
                               FENCED ◀──fenced── RECONCILING ──────────┴──────────┘
 ```
 
-The coordinator says what the member may have: its target. Where that differs from what it has, the member reconciles.
-It commits, tells the program what is revoked, tells it what is assigned, and acknowledges with a heartbeat. Only then
-does the coordinator give the revoked partitions to others. A member that was fenced has lost everything already. It
-tells the program, and joins anew with epoch 0. A STALE one has left, until the program asks for records again.
+The coordinator says which partitions the member may have: its target. Where that differs from what it has, the member
+reconciles. It commits, tells the program what is revoked, tells it what is assigned, and acknowledges with a heartbeat.
+Only then does the coordinator give the revoked partitions to others. A member that was fenced has lost everything
+already. It tells the program, and joins anew with epoch 0. A STALE one has left, until the program asks for records
+again.
 """
 
 from collections.abc import Mapping
@@ -51,7 +52,7 @@ class MemberState(Enum):
 
 
 class Heartbeat(NamedTuple):
-    """The fields of a heartbeat. None means that a field is as before."""
+    """The fields of a ConsumerGroupHeartbeat. None means that a field has not changed since the last one."""
 
     member_epoch: int
     instance_id: str | None = None
@@ -73,7 +74,8 @@ class HeartbeatAnswer(NamedTuple):
 
 
 class Change(NamedTuple):
-    """The changes that the program must hear of, in this order, before the member acknowledges."""
+    """The partitions that were lost, revoked and assigned. The program is told of them in this order, before the member
+    acknowledges to the coordinator."""
 
     lost: frozenset[Partition]
     revoked: frozenset[Partition]
@@ -81,8 +83,8 @@ class Change(NamedTuple):
 
 
 class Membership:
-    """One member. It is told what happens.
-    `step` says which heartbeat is due, `change` what the program must be told."""
+    """The state of one group member. It gets answers and calls of the program; `step` returns the heartbeat that is
+    due, `change` what to tell the program."""
 
     def __init__(self, settings: ConsumerSettings, member_id: str) -> None:
         self.settings = settings
@@ -110,7 +112,7 @@ class Membership:
 
     @property
     def member(self) -> GroupMember:
-        """The member as `send_offsets_to_transaction` and the consumer's commits name it."""
+        """The member's ids and epoch, as `send_offsets_to_transaction` and offset commits carry them."""
         group = self.settings.group_id or ""
         if self.state is MemberState.UNSUBSCRIBED:
             return GroupMember(group)
@@ -127,7 +129,8 @@ class Membership:
     # ---------------------------------------------------------------------------------------------- the program
 
     def subscribe(self, topics: tuple[str, ...] | None, pattern: str | None) -> None:
-        """Subscribe to topics, or to topics whose whole names match the pattern (RE2, judged by the coordinator)."""
+        """Subscribe to topics, or to topics whose whole names match the pattern (RE2; the coordinator matches it). The
+        next heartbeat says so."""
         self._had_pattern = self._pattern is not None
         self._topics, self._pattern = topics, pattern
         self._is_full, self._next_ms = True, 0.0
@@ -135,7 +138,8 @@ class Membership:
             self._join()
 
     def polled(self) -> None:
-        """Note that the program asks for records. A member that had left because it did not now joins again."""
+        """Record that the program asked for records. If it did not for too long and the member has left therefore, it
+        joins again."""
         if self.state is MemberState.STALE and not self.owned:
             self._join()
 
@@ -145,7 +149,7 @@ class Membership:
         self._target, self._acknowledged = frozenset(), None
 
     def leave(self) -> Heartbeat | None:
-        """Return the last heartbeat; None: there is no membership to leave."""
+        """Leave the group, and return the heartbeat that says so; None: the member is not in it."""
         was_member = self.state not in (
             MemberState.UNSUBSCRIBED,
             MemberState.FATAL,
@@ -156,7 +160,8 @@ class Membership:
         return self._farewell() if was_member else None
 
     def poll_is_late(self) -> Heartbeat | None:
-        """Leave, because the program asked for no record within `max.poll.interval.ms`: others then read on."""
+        """Leave the group, because the program asked for no record within `max.poll.interval.ms`, so other members read
+        its partitions. Return the heartbeat that says so."""
         if not self.is_joined and self.state is not MemberState.JOINING:
             return None
         self.state = MemberState.STALE
@@ -171,7 +176,7 @@ class Membership:
     # ---------------------------------------------------------------------------------------------- heartbeats
 
     def step(self, now_ms: float) -> tuple[Heartbeat | None, float]:
-        """Return the heartbeat that is due, and when to look again, in ms."""
+        """Return the heartbeat that is due (None: none is), and when to call again, in ms."""
         if self._is_asked or self.state not in (
             MemberState.JOINING,
             MemberState.RECONCILING,
@@ -232,13 +237,13 @@ class Membership:
             self.state = MemberState.RECONCILING
 
     def ended(self, error: ClientError) -> None:
-        """End the membership for good."""
+        """End the membership for good: `error` is raised to the program."""
         self._is_asked = False
         self.state, self.error = MemberState.FATAL, error
 
     def lost(self, now_ms: float) -> None:
-        """Note that no answer came.
-        The coordinator may not know the heartbeat, so the next one contains every field."""
+        """Prepare to send again: the last heartbeat got no answer. The coordinator may not have it, so the next one
+        contains every field."""
         self._is_asked, self._is_full = False, True
         self._pause(now_ms)
 
@@ -264,7 +269,8 @@ class Membership:
     # ---------------------------------------------------------------------------------------------- assignments
 
     def change(self, names: Mapping[bytes, str]) -> Change | None:
-        """Return the changes that the program must be told now; None: there are none. `names`: known topic ids → names.
+        """Return what the program must be told now about its partitions; None: nothing. `names`: known topic ids →
+        names.
 
         A topic whose name is not known yet is left for later: `has_unknown`.
         """
@@ -285,7 +291,7 @@ class Membership:
         return Change(frozenset(), self.owned - wanted, wanted - self.owned)
 
     def has_unknown(self, names: Mapping[bytes, str]) -> bool:
-        """True if the metadata does not name all topics of the target."""
+        """True if the coordinator assigned a topic (by its id) whose name the metadata does not have yet."""
         return any(topic_id not in names for topic_id, _ in self._target)
 
     def _named(self, names: Mapping[bytes, str]) -> frozenset[Partition]:
@@ -296,8 +302,8 @@ class Membership:
         )
 
     def told(self, change: Change, names: Mapping[bytes, str]) -> None:
-        """Note that the program was told of a change.
-        If the member was fenced meanwhile, its partitions are lost: a further change says so."""
+        """Take over a change of which the program has now been told. If the member was fenced meanwhile, its partitions
+        are lost, and a further change says so."""
         self.owned = (self.owned - change.lost - change.revoked) | change.assigned
         ids = {name: topic_id for topic_id, name in names.items()}
         self._owned_ids = frozenset(

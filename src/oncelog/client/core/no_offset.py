@@ -1,4 +1,4 @@
-"""The errors of a position without an offset where `auto.offset.reset` is none: the program must say where to go on."""
+"""The errors for a partition without a valid position where `auto.offset.reset` is none: the program must seek."""
 
 from oncelog.client.errors import NoOffsetError
 from oncelog.errors import ErrorCode

@@ -1,4 +1,5 @@
-"""An operation that a program waits for until it succeeds or fails. Futures belong to the shells, which `watch` it."""
+"""The pending result of a call, such as a commit: it succeeds or fails once. It is pure; the asyncio layer waits for it
+by `watch`."""
 
 from collections.abc import Callable
 

@@ -32,7 +32,8 @@ class Stage(Enum):
 
 
 class Lookup(NamedTuple):
-    """A question to the leader for the offset of a time; `timestamp_ms` may be EARLIEST or LATEST."""
+    """A question to a partition's leader (ListOffsets): which offset has this time? `timestamp_ms` may be EARLIEST or
+    LATEST."""
 
     partition: Partition
     timestamp_ms: int
@@ -41,7 +42,7 @@ class Lookup(NamedTuple):
 
 
 class Validation(NamedTuple):
-    """A question to the leader for the end of the position's epoch."""
+    """A question to a partition's leader (OffsetForLeaderEpoch): where does the log of the position's epoch end?"""
 
     partition: Partition
     offset_epoch: int
@@ -66,7 +67,7 @@ class Fetch(NamedTuple):
 
 
 class FetchAnswer(NamedTuple):
-    """The answer to a fetch of one partition."""
+    """One partition's part of a Fetch answer."""
 
     error: ErrorCode
     records: bytes = b""
@@ -78,7 +79,7 @@ class FetchAnswer(NamedTuple):
 
 
 class Step(NamedTuple):
-    """The requests to send now. Lookups and validations stand by the node that they go to."""
+    """The requests that the consumer's core wants sent now. Lookups and validations are grouped by the node to ask."""
 
     fetches: tuple[Fetch, ...]
     finds: tuple[tuple[Partition, int], ...]
@@ -158,7 +159,7 @@ class PartitionState:
         self.preferred_until_ms = 0.0
 
     def move_to(self, offset: int, offset_epoch: int, stage: Stage) -> None:
-        """Move the position. Answers that are under way do not count any more."""
+        """Set the position. Answers to earlier requests are dropped when they come."""
         self.version += 1
         self.position = self.fetch_position = offset
         self.offset_epoch = self.position_epoch = offset_epoch
@@ -173,8 +174,8 @@ class PartitionState:
         return len(self.chunks) < CHUNKS_MAX
 
     def lag(self, position: int, reads_committed: bool) -> int | None:
-        """Return the offsets from `position` to where reading ends, by the last answer;
-        None: there was no answer yet."""
+        """Return the offsets from `position` to where reading ends, by the last fetch answer; None: there was no answer
+        yet."""
         end = self.last_stable_offset if reads_committed else self.high_watermark
         return None if min(end, position) < 0 else max(0, end - position)
 

@@ -1,4 +1,5 @@
-"""The partition of a record: murmur2 of its key as every Kafka client computes it, or partitions in turn without a key.
+"""The partitions of Spark's rows: murmur2 of the key as every Kafka client computes it, or partitions in turn without a
+key.
 
 `positive(murmur2(key)) % partitions`, seed 0x9747b28c, little-endian blocks of four bytes (facts 7). The hash runs over
 whole Arrow columns: one pass of numpy per block of four bytes, over the rows whose keys are that long.
@@ -45,7 +46,7 @@ def partitions_of_keys(keys: pa.BinaryArray, partition_count: int) -> Int32s:
 def _layout(
     keys: pa.BinaryArray,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
-    """Return the start of each value, its length, and the bytes that hold the values."""
+    """Return where each key starts in the Arrow buffer, how long it is, and the buffer's bytes."""
     assert keys.type == pa.binary(), keys.type
     _, offsets_buffer, data_buffer = keys.buffers()
     count = keys.offset + len(keys) + 1
@@ -74,7 +75,7 @@ def _mix_tail(
     at: npt.NDArray[np.int64],
     left: npt.NDArray[np.int64],
 ) -> _UInt32s:
-    """Mix the last one to three bytes of each key into its hash."""
+    """Mix the last one to three bytes of each key into its hash; longer parts are done before."""
     for index in (2, 1, 0):
         rows = np.flatnonzero(left > index)
         hashed[rows] ^= data[at[rows] + index].astype(np.uint32) << np.uint32(8 * index)

@@ -1,4 +1,5 @@
-"""The text of a prepared transaction that an application stores, and the transaction's end (KIP-939, ADR 0043)."""
+"""A prepared transaction's identity as a text, which an application stores in its other database (two-phase commit,
+KIP-939, ADR 0043)."""
 
 import re
 from enum import Enum
@@ -14,7 +15,7 @@ _PRODUCER_ID_MAX: Final = 2**63 - 1
 class PreparedTransaction(NamedTuple):
     """The identity of a prepared transaction. `str()` gives the text to store, Kafka's `PreparedTxnState`: `42:7`.
 
-    Without a transaction the text is empty: nothing was sent, and there is nothing to decide.
+    The text is empty if nothing was sent in the transaction: there is nothing to commit.
     """
 
     producer_id: int = NO_PRODUCER_ID
@@ -46,7 +47,7 @@ class PreparedTransaction(NamedTuple):
 
 
 class Completion(Enum):
-    """The result of `complete_transaction`."""
+    """What `complete_transaction` did: it committed, aborted, or found nothing to do."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"

@@ -1,4 +1,5 @@
-"""The meaning of a leader's answer to a batch, for the producer (facts 9; S2-58 to S2-73)."""
+"""What a leader's answer to a Produce batch means for the producer: done, retry, split, or fail (facts 9; S2-58 to
+S2-73)."""
 
 from enum import Enum, auto
 from typing import Final, NamedTuple
@@ -17,7 +18,7 @@ from oncelog.ids import Partition
 
 
 class PartitionAnswer(NamedTuple):
-    """The answer to one batch. `record_errors`: index in the batch → the error of that record."""
+    """A leader's answer to one batch. `record_errors`: index in the batch → the error of that record."""
 
     error: ErrorCode
     base_offset: int = -1
@@ -77,7 +78,7 @@ _MAY_BE_WRITTEN: Final = frozenset(
 
 
 def leaves_open(error: ErrorCode) -> bool:
-    """Return True if a batch with this error may be in the log."""
+    """Return True if a batch with this error may have been written all the same."""
     return error in _MAY_BE_WRITTEN
 
 
@@ -94,7 +95,8 @@ def verdict(error: ErrorCode, record_count: int) -> Verdict:
 
 
 def refusal(partition: Partition, answer: PartitionAnswer, may_be_done: bool) -> ClientError:
-    """Return the error that the batch's records end with. `may_be_done`: an earlier try may have written them."""
+    """Return the exception for the records of a batch that failed for good. `may_be_done`: an earlier try may have
+    written them."""
     error = _refusal(partition, answer)
     error.may_be_done = may_be_done or answer.error in _MAY_BE_WRITTEN
     return error
@@ -123,8 +125,8 @@ def _refusal(partition: Partition, answer: PartitionAnswer) -> ClientError:
 
 
 def record_refusals(answer: PartitionAnswer, whole: ClientError) -> dict[int, ClientError] | None:
-    """Return index → error for the records that the leader named.
-    The others failed only because they stood in the same batch."""
+    """Return index → exception for the records that the leader found at fault; None: it named none. The other records
+    of the batch fail with `whole`."""
     if not answer.record_errors:
         return None
     return {

@@ -28,7 +28,7 @@ Headers = list[tuple[str, bytes | None]]
 
 
 class Builder(Protocol):
-    """aiokafka's builder of one batch (ADR 0012)."""
+    """The encoder of one batch, from aiokafka (ADR 0012)."""
 
     def append(
         self,
@@ -50,7 +50,8 @@ BuilderOf = Callable[..., Builder]
 
 
 class _Ended:
-    """The builder of a batch that is encoded: the real builder's memory is free again."""
+    """A placeholder for the encoder of a batch that is encoded: it takes no more records, and frees the real one's
+    memory."""
 
     def append(
         self,
@@ -92,7 +93,7 @@ def builder_class() -> BuilderOf:
 
 
 def size_bound(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """Return the most bytes that a batch with this one record can have."""
+    """Return an upper bound, in bytes, for a batch with only this record."""
     size = HEADER_BYTES + RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
     for name, content in headers:
         size += 10 + 3 * len(name) + len(content or b"")
@@ -214,7 +215,7 @@ class ProducerBatch:
 
     @property
     def next_sequence(self) -> int:
-        """The sequence that the next batch begins with."""
+        """The sequence number that follows this batch's last record, with which the next batch begins."""
         return next_sequence(self.base_sequence, self.record_count)
 
     def close(self, codec: Codec, level: int | None) -> float:
@@ -232,7 +233,7 @@ class ProducerBatch:
         return len(self.records) / len(plain)
 
     def assign(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
-        """Write the identity and the sequence into the header; `close` came before."""
+        """Write producer id, epoch and sequence into the header; `close` came before."""
         assert self.records is not None
         self.producer_id, self.producer_epoch = producer_id, producer_epoch
         self.base_sequence = base_sequence
@@ -246,7 +247,7 @@ class ProducerBatch:
     # ---------------------------------------------------------------------------------------------- the end
 
     def watch(self, watcher: Callable[[], None]) -> None:
-        """Call `watcher` once, when the batch is done."""
+        """Call `watcher` once, when the batch is delivered or has failed."""
         if self.watchers is None:
             self.watchers = [watcher]
         else:
@@ -269,7 +270,7 @@ class ProducerBatch:
         return True
 
     def split_into(self, children: list[tuple[int, "ProducerBatch"]]) -> None:
-        """Replace the batch by smaller ones with its records.
+        """Replace the batch, which was too large, by smaller ones with its records.
 
         The batch's watchers are called when all parts are done; a callback goes with its record.
         """
@@ -291,7 +292,7 @@ class ProducerBatch:
             child.watchers = [child_done]
 
     def leaf(self, index: int) -> tuple["ProducerBatch", int]:
-        """Return the batch that the record was sent with in the end, and its index there."""
+        """Return the batch in which the record was finally sent, after all splits, and its index there."""
         batch = self
         while batch.children is not None:
             first, child = next(one for one in reversed(batch.children) if one[0] <= index)

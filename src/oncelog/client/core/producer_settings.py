@@ -123,8 +123,8 @@ def _check_two_phase(found: ProducerSettings, given: Mapping[str, object]) -> No
 
 
 def _with_idempotence(found: ProducerSettings, given: Mapping[str, object]) -> ProducerSettings:
-    """Switch idempotence off where a weaker setting was asked for;
-    raise ConfigError where both were asked for (KIP-679)."""
+    """Switch idempotence off where another setting excludes it, such as acks=1. Raises ConfigError if the program asked
+    for both (KIP-679)."""
     if not found.enable_idempotence:
         if found.is_transactional:
             raise ConfigError(

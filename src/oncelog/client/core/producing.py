@@ -1,4 +1,4 @@
-"""The producer's core. It hears what happened and what time it is, and says what to send. It does no I/O.
+"""The producer's core: it gets records, answers and the time, and says what to send. It does no I/O.
 
 ```
 send ─▶ line ─▶ accumulator ─▶ step ─▶ produce requests ─▶ batch_answered ─▶ done, retried, or split
@@ -47,7 +47,7 @@ Partitioner = Callable[[str, bytes | None, bytes | None, int], int]
 
 
 class Step(NamedTuple):
-    """The requests to send now."""
+    """The requests that the producer's core wants sent now."""
 
     requests: list[Drained]
     call: Call | None
@@ -58,7 +58,7 @@ class Step(NamedTuple):
 
 
 class ProducerCore:
-    """The core of one producer. `draw` gives a number from 0 up to 1."""
+    """The pure part of one producer. `draw` returns a random number from 0 up to 1."""
 
     def __init__(
         self,
@@ -97,7 +97,8 @@ class ProducerCore:
         value: bytes | None,
         headers: Headers,
     ) -> ProducerBatch | None:
-        """Append a record to the open batch of its partition, the short way of most records. None: call `append`."""
+        """Append a record to the open batch of its partition: the fast path of most records. None: call `append`
+        instead."""
         if self._is_transactional and self.transactions.state is not State.IN_TRANSACTION:
             return None
         if partition is None and key is not None and self._hashes_keys:
@@ -118,7 +119,7 @@ class ProducerCore:
         return batch
 
     def append(self, record: Record, now_ms: float) -> ProducerBatch | None:
-        """Append a record, and return its batch; None: the record has to stand in line.
+        """Append a record, and return its batch; None: it must wait for metadata or memory, by `stand_in_line`.
 
         Raises RecordTooLargeError, RefusedError for a partition that does not exist, and errors of the transaction's
         state.
@@ -131,7 +132,8 @@ class ProducerCore:
         return self._place(record, now_ms)
 
     def stand_in_line(self, record: Record, now_ms: float, settled: Settled) -> None:
-        """Put a record into the line. Raises BufferExhaustedError where the line is full, too."""
+        """Let a record wait for metadata or memory; `settled` is called when it has a batch or has failed. Raises
+        BufferExhaustedError where the line is full, too."""
         self.line.join(record, now_ms, self.view, settled)
         self.accumulator.is_short_of_memory = self.line.is_for_memory
 
@@ -163,7 +165,8 @@ class ProducerCore:
         return batch
 
     def _partition_of(self, record: Record, count: int) -> int | None:
-        """Return the partition that record, partitioner or key choose; None: the sticky partition."""
+        """Return the partition that the program, its partitioner or the key chooses; None: the sticky partitioner
+        chooses."""
         if record.partition is not None:
             if not 0 <= record.partition < count:
                 raise RefusedError(
@@ -261,7 +264,7 @@ class ProducerCore:
     # ---------------------------------------------------------------------------------------------- answers
 
     def request_done(self, node_id: int) -> None:
-        """Note that a produce request to the node was answered, or never will be."""
+        """Allow one more produce request to this node: one was answered, or never will be."""
         self._under_way[node_id] -= 1
 
     def batch_answered(self, batch: ProducerBatch, answer: PartitionAnswer, now_ms: float) -> None:
@@ -294,7 +297,8 @@ class ProducerCore:
             self._fail(batch, error, record_refusals(answer, error))
 
     def batch_lost(self, batch: ProducerBatch, error: ClientError, now_ms: float) -> None:
-        """Handle a batch without an answer: the connection broke, or time ran out. The batch may have been written."""
+        """Retry or fail a batch that got no answer: the connection broke, or time ran out. The batch may have been
+        written."""
         code = error.error_code or ErrorCode.NETWORK_EXCEPTION
         if isinstance(error, FatalError):
             batch.is_under_way = False
@@ -304,7 +308,8 @@ class ProducerCore:
         self.batch_answered(batch, PartitionAnswer(code, message=str(error)), now_ms)
 
     def call_answered(self, answer: Answer, call: Call, now_ms: float) -> None:
-        """Take the answer to `Step.call`. An identity that is refused ends the records that wait for it."""
+        """Handle the answer to a coordinator call that `Step.call` asked for. If no producer id is granted, the records
+        that wait for one fail."""
         self.transactions.answered(answer, now_ms)
         if isinstance(call, InitProducerId) and self.transactions.state is not State.READY:
             error = self.transactions.error
@@ -358,7 +363,8 @@ class ProducerCore:
         record_errors: dict[int, ClientError] | None,
         is_sent: bool = False,
     ) -> None:
-        """End a batch with an error. `is_sent`: its request is under way, and its memory is freed with the answer."""
+        """Fail a batch, and its records, with an error. `is_sent`: its request is under way, so its memory is freed
+        only with the answer."""
         if self._is_transactional:
             if batch.has_sequence:
                 self.transactions.left_unknown()
@@ -385,7 +391,7 @@ class ProducerCore:
             self._fail(batch, self._too_late(batch), None, is_sent=True)
 
     def _leave_old_topics(self) -> None:
-        """End the batches sent to a topic that was deleted and made again: its new topic is another one.
+        """Fail the batches of a topic that was deleted and made again: they belong to the old one.
 
         Leader and metadata must both say so, for one of them alone may be behind.
         """
@@ -420,7 +426,8 @@ class ProducerCore:
         )
 
     def _begin_again(self) -> None:
-        """Let a producer without transactions go on behind a hole in its sequences, in a new epoch (S2-68, S2-69)."""
+        """Raise the epoch of an idempotent producer after a sequence may be missing, so that its partitions can begin
+        at 0 (S2-68, S2-69)."""
         if self._is_transactional or not self.settings.enable_idempotence:
             return
         partitions = self.sequences.partitions_to_begin_again()
@@ -433,7 +440,7 @@ class ProducerCore:
     # ---------------------------------------------------------------------------------------------- the end
 
     def _drop_unsent(self, error: ClientError) -> None:
-        """Fail the records that wait in the line or in a queue. Batches under way are waited for."""
+        """Fail the records that were never sent. Batches under way are waited for."""
         self.line.send_all_away(error)
         for batch in self.accumulator.take_all():
             if batch.has_sequence and self._is_transactional:
@@ -445,7 +452,7 @@ class ProducerCore:
             batch.fail(error)
 
     def end(self, error: ClientError) -> None:
-        """End the producer: every record that is not done fails with `error` (S2-79)."""
+        """End the producer: every record that is not delivered yet fails with `error` (S2-79)."""
         self._drop_unsent(error)
         for batch in list(self.accumulator.unfinished.values()):
             self.accumulator.release(batch)

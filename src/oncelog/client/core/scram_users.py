@@ -1,4 +1,5 @@
-"""Users of SCRAM, as an administrator sets them (KIP-554). The client salts a password, which never leaves it."""
+"""SCRAM users, as an administrator sets them (KIP-554). The client salts a password itself; the password is never
+sent."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ class ScramCredentialInfo:
 
 @dataclass(frozen=True, slots=True)
 class UserScramCredentialUpsertion:
-    """A change that lets the user log in with this password from then on."""
+    """A change that gives the user this password for this mechanism."""
 
     user: str
     mechanism: str
@@ -52,8 +53,8 @@ def what_of(alteration: Alteration) -> str:
 
 
 def salted(alteration: Alteration) -> bytes:
-    """Return the salted password, which is sent in its place; empty for a deletion.
-    Raises ClientError if it cannot be sent."""
+    """Return the salted password, which is sent instead of the password; empty for a deletion. Raises ClientError if it
+    cannot be sent."""
     what = what_of(alteration)
     if alteration.mechanism not in _NUMBERS:
         known = " and ".join(_NUMBERS)
@@ -77,7 +78,8 @@ def salted(alteration: Alteration) -> bytes:
 
 
 def rounds(alterations: Iterable[Alteration]) -> list[dict[str, Alteration]]:
-    """Return one mapping, user → alteration, for each request to send: a request may alter a user once."""
+    """Divide the alterations into requests, because one request may alter a user only once. Return a mapping user →
+    alteration for each."""
     found: list[dict[str, Alteration]] = []
     for one in alterations:
         free = next((each for each in found if one.user not in each), None)

@@ -1,4 +1,5 @@
-"""The sequences of an idempotent producer, for each partition: those given out, and whether a hole may be there.
+"""The sequences of an idempotent producer, for each partition: those given to batches, and whether a batch between them
+may be missing in the log (a hole).
 
 ```
  stamped ─▶ under way ─▶ acknowledged
@@ -36,7 +37,7 @@ NOBODY = Identity()
 
 @dataclass(slots=True)
 class _Line:
-    """The sequences of one partition."""
+    """The sequences of one partition: the next one, and the batches that have one and are not done."""
 
     identity: Identity
     next_sequence: int = 0
@@ -52,14 +53,14 @@ class _Line:
     """True if a leader refused a batch that follows a hole, or lost state."""
 
     def add(self, batch: ProducerBatch) -> None:
-        """Add a batch that has just got its sequence."""
+        """Store a batch that has just got its sequence, as not done."""
         self.next_sequence = batch.next_sequence
         self.unfinished[batch.order] = batch
         self.places[batch.order] = self.stamped
         self.stamped += 1
 
     def remove(self, order: Order) -> None:
-        """Remove a batch that is done."""
+        """Remove a batch that is delivered or has failed."""
         del self.unfinished[order], self.places[order]
 
 
@@ -70,13 +71,14 @@ class Sequences:
         self._in_flight_max = in_flight_max
 
     def start(self, identity: Identity) -> None:
-        """Take a new identity: each partition begins at 0, once its batches under another identity are done."""
+        """Use a new producer id and epoch: each partition begins at sequence 0, once its batches under the old one are
+        done."""
         self.identity = identity
         self._lines = {one: line for one, line in self._lines.items() if line.unfinished}
 
     def bump(self, partitions: list[Partition]) -> bool:
-        """Raise the epoch, if these partitions have used the present one.
-        False: the epoch is exhausted, and a new id is needed."""
+        """Raise the producer epoch, unless these partitions have not used the present one. False: the epoch is
+        exhausted, and a new producer id is needed."""
         if all(self._lines[one].identity != self.identity for one in partitions):
             return True
         if self.identity.is_exhausted:
@@ -109,7 +111,7 @@ class Sequences:
         return line.stamped - min(line.places.values()) < self._in_flight_max
 
     def stamp(self, batch: ProducerBatch) -> None:
-        """Give the batch its sequence; a batch that is retried keeps the sequence that it has."""
+        """Write producer id, epoch and the next sequence into the batch; a batch that is retried keeps what it has."""
         if batch.has_sequence:
             return
         line = self._lines.get(batch.partition)
@@ -130,26 +132,28 @@ class Sequences:
             line.given_up = None
 
     def is_real_hole(self, batch: ProducerBatch) -> bool:
-        """True if OUT_OF_ORDER_SEQUENCE_NUMBER is not due to an earlier batch that is still under way."""
+        """True if no earlier batch of the partition is unfinished: then OUT_OF_ORDER_SEQUENCE_NUMBER means that one is
+        missing for good."""
         line = self._line_of(batch)
         return line is None or min(line.unfinished) == batch.order
 
     def found_hole(self, batch: ProducerBatch) -> None:
-        """Note a hole: the batch's partition needs a new beginning."""
+        """Mark that a batch is missing in this partition's log: it must begin again at sequence 0 in a new epoch."""
         line = self._line_of(batch)
         if line is not None:
             line.has_hole = True
 
     def gave_up(self, batch: ProducerBatch) -> None:
-        """Note that a batch failed for good. If it was sent, nobody knows whether it was written."""
+        """Remove a batch that failed for good. It may have been sent, so its partition may have a hole until a later
+        batch is acknowledged."""
         line = self._line_of(batch)
         if line is not None:
             line.remove(batch.order)
             line.given_up = max(batch.order, line.given_up or batch.order)
 
     def replaced(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
-        """Put parts in the place of a batch that was refused as too large.
-        They use its sequences, so later batches keep theirs."""
+        """Register the parts of a batch that was refused as too large. They use its sequences, so later batches keep
+        theirs."""
         line = self._line_of(batch)
         if line is None:
             return
@@ -162,7 +166,8 @@ class Sequences:
             line.unfinished[part.order], line.places[part.order] = part, place
 
     def partitions_to_begin_again(self) -> list[Partition]:
-        """Return the partitions with a hole, or with what may be one, that have no batch under way."""
+        """Return the partitions that must begin again at sequence 0: a batch is missing there, or may be, and no batch
+        is under way."""
         return [
             partition
             for partition, line in self._lines.items()
@@ -171,7 +176,7 @@ class Sequences:
         ]
 
     def begin_again(self, partition: Partition) -> None:
-        """Begin the partition again at 0 under the newest identity. Batches to be retried go first, in their order."""
+        """Give the partition's unfinished batches new sequences from 0 under the newest identity, in their order."""
         old = self._lines.pop(partition)
         line = self._lines[partition] = _Line(self.identity)
         for order in sorted(old.unfinished):
@@ -180,6 +185,7 @@ class Sequences:
             line.add(batch)
 
     def _line_of(self, batch: ProducerBatch) -> _Line | None:
-        """Return the line of the batch; None where the batch belongs to an identity that is over."""
+        """Return the sequences of the batch's partition; None: the batch is not among the unfinished ones there any
+        more."""
         line = self._lines.get(batch.partition)
         return line if line is not None and batch.order in line.unfinished else None

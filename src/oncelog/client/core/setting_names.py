@@ -24,7 +24,8 @@ def kafka_name(keyword: str) -> str:
 
 
 def split_login(config: Mapping[str, object]) -> tuple[dict[str, object], ClientLogin | None]:
-    """Return the settings that are no login, and the login; None if no login is given. Raises ConfigError."""
+    """Split a mapping of settings in two: return the other settings, and the login; None if it has none. Raises
+    ConfigError."""
     rest = {name: value for name, value in config.items() if not name.startswith(_LOGIN_PREFIXES)}
     given = {name: str(value) for name, value in config.items() if name not in rest}
     if not given:
@@ -38,8 +39,8 @@ def split_login(config: Mapping[str, object]) -> tuple[dict[str, object], Client
 def merged(
     keywords: Mapping[str, object], config: Mapping[str, object], known: Iterable[str]
 ) -> dict[str, object]:
-    """Return keyword → value of the given settings.
-    Raises ConfigError for a name that is unknown, or is given twice."""
+    """Join keywords and `config`, and return keyword → value. Raises ConfigError for a name that is unknown, or is
+    given twice."""
     names = tuple(known)
     found = {name: value for name, value in keywords.items() if value is not None}
     for name in found:

@@ -13,7 +13,7 @@ from oncelog.client.core.cluster_view import NO_NODE, Leader
 
 
 class StickyPartitioner:
-    """The sticky partitioner of one topic. `draw` gives a number from 0 up to 1."""
+    """Chooses the partition for a topic's records without a key. `draw` returns a random number from 0 up to 1."""
 
     def __init__(self, batch_size: int, draw: Callable[[], float]) -> None:
         self._batch_size = batch_size
@@ -24,13 +24,13 @@ class StickyPartitioner:
         """(partitions, their weights summed up from the first); None: all partitions weigh the same."""
 
     def partition(self, leaders: Sequence[Leader]) -> int:
-        """Return the partition that is written to now."""
+        """Return the partition to which such records go now."""
         if not 0 <= self._partition < len(leaders):
             self._partition = self._next(leaders)
         return self._partition
 
     def appended(self, size_bytes: int, leaders: Sequence[Leader]) -> None:
-        """Count a closed batch of so many bytes. The partition is left once `batch.size` bytes went there.
+        """Count a closed batch of so many bytes. Once `batch.size` bytes went to the partition, another one is drawn.
 
         An open batch is always filled first: records go on to another partition between two batches only.
         """
@@ -42,8 +42,8 @@ class StickyPartitioner:
     def update_loads(
         self, queues: Mapping[int, int], partition_count: int, is_usable: Callable[[int], bool]
     ) -> None:
-        """Weigh the partitions by their queues, partition → waiting batches.
-        Without a queue for each there is nothing to weigh."""
+        """Store how many batches wait for each partition (`queues`): a long queue makes a partition less likely. Until
+        each partition has had a batch, all are equally likely."""
         usable = [one for one in range(partition_count) if is_usable(one)]
         if len(queues) < partition_count or not usable:
             self._loads = None

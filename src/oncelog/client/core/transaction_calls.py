@@ -1,4 +1,5 @@
-"""A producer's calls to its coordinators, as values. The shell makes Kafka's messages of them, and tells the answer."""
+"""A producer's calls to its coordinators, and their answers, as plain values. `network/` turns them into Kafka's
+messages."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,8 +11,8 @@ from oncelog.ids import Partition
 
 
 class GroupMember(NamedTuple):
-    """A consumer as a group member, for `send_offsets_to_transaction` (KIP-447).
-    Generation -1: the group has no members."""
+    """A consumer's identity as a group member, for `send_offsets_to_transaction` (KIP-447). Generation -1: the group
+    has no members."""
 
     group_id: str
     generation: int = -1
@@ -27,7 +28,7 @@ class OffsetToCommit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class InitProducerId:
-    """The call that gets an identity. `known`: the identity to go on from, whose epoch is raised (KIP-360).
+    """A call for a producer id and epoch. `known`: the id and epoch to continue, whose epoch is raised (KIP-360).
     `keep_prepared`: an open transaction stays (KIP-939)."""
 
     known: Identity
@@ -48,7 +49,7 @@ class AddOffsets:
 
 @dataclass(frozen=True, slots=True)
 class CommitOffsets:
-    """The call that commits offsets in the transaction, at the group's coordinator."""
+    """The call to the group's coordinator that commits offsets with the transaction (TxnOffsetCommit)."""
 
     identity: Identity
     member: GroupMember
@@ -66,8 +67,8 @@ Call = InitProducerId | AddPartitions | AddOffsets | CommitOffsets | EndTxn
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to a call. `error` is its worst code, NONE for success;
-    `message` is the broker's text, if there is one."""
+    """A coordinator's answer to a call. `error` is the worst code in it, NONE for success; `message` is the broker's
+    text, if any."""
 
     error: ErrorCode
     message: str = ""

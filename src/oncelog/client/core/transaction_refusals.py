@@ -47,7 +47,8 @@ _FENCED_TEXT: Final = (
 
 
 def refusal(settings: ProducerSettings, what: str, answer: Answer) -> ClientError:
-    """Return the error that the program gets. Its family says what can be done about it."""
+    """Return the exception for a program whose call a coordinator refused. Its class says what can be done: retry,
+    abort, or close."""
     code = answer.error
     said = f"{what} was refused with {code.name}{': ' + answer.message if answer.message else ''}"
     if code in _FENCED:

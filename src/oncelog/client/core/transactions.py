@@ -10,10 +10,10 @@ IN_TRANSACTION ─▶ PREPARING ─▶ PREPARED ─▶ COMMITTING or ABORTING   
 TV2 (KIP-890): the leader adds a partition, the group coordinator adds a group, and every end raises the epoch. TV1:
 both are added by calls of their own, and the epoch is raised after an abort that left something unknown (KIP-360).
 
-A transaction that is prepared is decided from outside (KIP-939). A new producer finds it so, if its transactional id
-has one open.
+A prepared transaction is committed or aborted as another system says (KIP-939). A new producer with its transactional
+id finds it still prepared.
 
-One call is under way at a time. `next_call` says what to ask now, `answered` takes what came.
+One call to a coordinator is under way at a time. `next_call` returns the call to make now, `answered` gets its answer.
 """
 
 from collections import deque
@@ -68,7 +68,8 @@ _DELIVERS: Final = frozenset({State.IN_TRANSACTION, State.PREPARING, State.COMMI
 
 
 class Transactions:
-    """The transactions of a producer with a transactional id; for an idempotent producer, only its identity."""
+    """The transaction state of a producer, and its calls to coordinators. An idempotent producer without transactions
+    uses it only for its producer id."""
 
     def __init__(
         self, settings: ProducerSettings, sequences: Sequences, draw: Callable[[], float]
@@ -106,9 +107,10 @@ class Transactions:
     # ---------------------------------------------------------------------------------------------- a program's calls
 
     def initialize(self) -> Operation:
-        """Fence the producers that had the transactional id before. Called again after a refusal by an ACL (S2-73).
+        """Get a producer id for the transactional id, which fences the producers that had it before. It is called again
+        after an ACL refused it (S2-73).
 
-        With two-phase commit the open transaction stays: `prepared` tells of it.
+        With two-phase commit an open transaction stays: `prepared` names it.
         """
         if self.state is State.INITIALIZING and self._init is not None:
             return self._init
@@ -135,7 +137,7 @@ class Transactions:
         self._new.clear()
 
     def check_may_send(self) -> None:
-        """Raise the error of a state in which no record and no offsets may be sent."""
+        """Raise the error of the present state, unless records and offsets may be sent in it."""
         if self.state is State.IN_TRANSACTION:
             return
         self._raise_if_over()
@@ -151,7 +153,8 @@ class Transactions:
         )
 
     def wants(self, partition: Partition) -> None:
-        """Note that the accumulator has a record for this partition."""
+        """Register that a record waits for this partition: in TV1 the coordinator must be told of the partition
+        first."""
         if not self._is_tv2 and partition not in self._added:
             self._new[partition] = None
 
@@ -184,7 +187,8 @@ class Transactions:
         return self._end
 
     def abort(self) -> Operation:
-        """Abort, also after an error. Offsets that were to be committed for a group are dropped."""
+        """Begin to abort the transaction, also after an error. Offsets that were to be committed for a group are
+        dropped."""
         if self.state is State.ABORTING and self._end is not None:
             return self._end
         self._raise_if_over()
@@ -198,7 +202,8 @@ class Transactions:
         return self._end
 
     def prepare(self) -> Operation:
-        """Deliver all records; then `prepared` is what to store. Only commit, abort and complete go on from there."""
+        """Deliver all records; afterwards `prepared` is the identity to store. Then only commit, abort and complete are
+        allowed."""
         if self.state is State.PREPARING and self._end is not None:
             return self._end
         self.check_may_send()
@@ -213,7 +218,8 @@ class Transactions:
         return self._end
 
     def complete(self, stored: PreparedTransaction) -> tuple[Operation | None, Completion]:
-        """Commit if `stored` is what is prepared, else abort. The operation is None where no transaction is open."""
+        """Commit the prepared transaction if its identity is `stored`, else abort it. Return the operation to wait for
+        (None where no transaction is open), and what is done."""
         if self.state is State.READY and self.prepared is not None:
             return None, Completion.NOTHING
         if self.prepared is not None and self._end is not None:
@@ -237,8 +243,8 @@ class Transactions:
         return self.state in (State.IN_TRANSACTION, State.PREPARING, State.ABORTABLE_ERROR)
 
     def may_drain(self, partition: Partition) -> bool:
-        """True if records may go to the partition. In TV1 the coordinator must know it.
-        An error or abort lets nothing new out."""
+        """True if records may be sent to the partition now. In TV1 the coordinator must know it; after an error or
+        abort nothing new is sent."""
         if self.state not in _DELIVERS:
             return False
         return self._is_tv2 or partition in self._added
@@ -252,11 +258,13 @@ class Transactions:
         self._is_started = True
 
     def left_unknown(self) -> None:
-        """Note that a batch with a sequence was given up, or refused by its sequence."""
+        """Require a new epoch after the abort, because a batch was given up or refused by its sequence: its outcome is
+        unknown."""
         self._needs_new_epoch = True
 
     def failed(self, error: ClientError) -> None:
-        """Note that a record or a call of the open transaction failed."""
+        """Make the open transaction abortable only (or end the producer, by the error's class): a record or a call of
+        it failed."""
         if isinstance(error, FatalError):
             self.over(error)
         elif self.state in _DELIVERS or self.state is State.ABORTABLE_ERROR:
@@ -267,7 +275,7 @@ class Transactions:
             self._drop_calls(abortable)
 
     def over(self, error: FatalError) -> None:
-        """End the producer, which can do nothing more."""
+        """End the producer: every later call raises this error."""
         if self.state is State.FATAL_ERROR:
             return
         self.state, self.error = State.FATAL_ERROR, error
@@ -286,7 +294,8 @@ class Transactions:
     # ---------------------------------------------------------------------------------------------- calls
 
     def next_call(self, now_ms: float, has_unfinished_batches: bool) -> Call | None:
-        """Return the call to make now. None: there is none, or not yet: `retry_at_ms` says when to look again."""
+        """Return the call to a coordinator to make now. None: there is none, or not yet: `retry_at_ms` says when to ask
+        again."""
         if self._under_way is not None or now_ms < self._retry_at_ms:
             return None
         found = self._choose(has_unfinished_batches)
@@ -322,7 +331,8 @@ class Transactions:
         return None
 
     def _is_prepared(self) -> None:
-        """Enter PREPARED: everything is delivered. An empty transaction gets no identity, so that none is stored."""
+        """Enter the state PREPARED: everything is delivered. A transaction without records gets an empty identity, so
+        that nothing is stored."""
         end, self._end = self._end, None
         self.state = State.PREPARED
         self.prepared = PreparedTransaction(
@@ -332,7 +342,7 @@ class Transactions:
             end.succeed()
 
     def answered(self, answer: Answer, now_ms: float) -> None:
-        """Take the answer to the call that `next_call` returned last."""
+        """Handle the answer to the call that `next_call` returned last, and change state accordingly."""
         assert self._under_way is not None
         call, operation = self._under_way
         self._under_way = None

@@ -20,7 +20,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class Sighting(NamedTuple):
-    """A batch at `position` in the response. The records of a batch that is not visible must not be shown."""
+    """A batch at `position` in the response, and whether a read_committed consumer may see its records."""
 
     position: int
     header: BatchHeader
@@ -28,7 +28,7 @@ class Sighting(NamedTuple):
 
 
 def sight_batches(records: Buffer, aborted: Iterable[AbortedTransaction]) -> Iterator[Sighting]:
-    """Yield every whole batch in order, with its visibility at read_committed.
+    """Yield every whole batch of a fetch response in order, and whether a read_committed consumer may see it.
 
     Raises KafkaError(CORRUPT_MESSAGE) for a batch or a marker that is malformed.
     """

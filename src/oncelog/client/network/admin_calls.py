@@ -27,7 +27,7 @@ Codes: TypeAlias = Callable[[ResponseT], Iterable[ErrorCode]]
 
 
 class Coded(Protocol):
-    """An answer, or a part of one, that has an error code. It may have an `error_message`, too."""
+    """An answer, or a row of one, that has an error code, and perhaps an `error_message`."""
 
     @property
     def error_code(self) -> int: ...
@@ -43,20 +43,20 @@ def message_of(answer: Coded) -> str:
 
 
 def outcome(answer: Coded, what: str, value: ResultT) -> ResultT | ClientError:
-    """Return the value, or the error that stands in the answer."""
+    """Return `value` if the answer has no error; otherwise its error as an exception, which is not raised."""
     code = code_of(answer)
     return value if code is ErrorCode.NONE else item_error(code, what, message_of(answer))
 
 
 def raise_error(answer: Coded, what: str) -> None:
-    """Raise the error that stands in the answer, if one does."""
+    """Raise the answer's error as an exception, if it has one."""
     code = code_of(answer)
     if code is not ErrorCode.NONE:
         raise item_error(code, what, message_of(answer))
 
 
 def check_codes(codes: Iterable[ErrorCode], what: str) -> None:
-    """Raise KafkaError for a code that may pass, so that the call is made again."""
+    """Raise KafkaError for a code that may pass, so that `retrying` makes the call again."""
     for code in codes:
         if code.is_retriable and code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise KafkaError(code, what)
@@ -68,7 +68,8 @@ class AdminCalls:
         self.timeout_ms = timeout_ms
 
     async def retrying(self, attempt: Callable[[], Awaitable[ResultT]], what: str) -> ResultT:
-        """Repeat the attempt until it succeeds. Raises TimedOutError, and the call's error in the client's families."""
+        """Repeat a call while it fails with a passing error, until the time is over. Raises TimedOutError, and other
+        errors as exceptions of the client."""
         try:
             return await self.brokers.retrying(attempt, self.timeout_ms, what)
         except KafkaError as error:
@@ -81,7 +82,8 @@ class AdminCalls:
         what: str,
         codes: Codes[ResponseT],
     ) -> ResponseT:
-        """Call any broker. `codes` returns the codes of the answer; the call is made again for a code that may pass."""
+        """Send a request to any broker, and return the answer. `codes` returns the error codes in it; for one that may
+        pass the request is repeated."""
 
         async def attempt() -> ResponseT:
             response = await self.brokers.call_any(api_key, build)
@@ -114,8 +116,8 @@ class AdminCalls:
         what: str,
         codes: Codes[ResponseT],
     ) -> list[ResponseT]:
-        """Call each broker, and return all answers.
-        A broker without an answer fails the call: a list with a hole looks whole."""
+        """Send a request to each broker, and return all answers. If one broker does not answer the call fails, because
+        a partial list would look complete."""
         view = await self.retrying(lambda: self.brokers.refresh(()), what)
 
         async def one(node_id: int) -> ResponseT:
@@ -158,8 +160,8 @@ class AdminCalls:
     ) -> dict[Partition, ResultT | ClientError]:
         """Call `ask` for each leader with its partitions, and return the result of each partition.
 
-        `ask` may raise KafkaError: then the partitions without a result are asked for again. A ClientError of a
-        partition is its result. So is the error of a partition that does not exist.
+        If `ask` raises KafkaError, the partitions without a result are asked for again. A partition's result may be an
+        error: what `ask` returned, or that the partition does not exist.
         """
         found: dict[Partition, ResultT | ClientError] = {}
 

@@ -213,7 +213,7 @@ async def delete_acls(
 def _deleted(
     wanted: AclFilter, found: kafka.DeleteAclsResponseTypes.DeleteAclsFilterResult
 ) -> tuple[Acl, ...] | ClientError:
-    """Return the ACLs that the filter deleted. The first ACL that could not be deleted is the error of the filter."""
+    """Return the ACLs that one filter deleted. If one of them could not be deleted, return its error instead."""
     if code_of(found) is not ErrorCode.NONE:
         return item_error(code_of(found), str(wanted), message_of(found))
     for one in found.matching_acls:

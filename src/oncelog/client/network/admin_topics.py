@@ -133,7 +133,7 @@ async def create_partitions(
 async def describe_topics(
     calls: AdminCalls, names: Iterable[str] | None
 ) -> Results[str, TopicDescription]:
-    """Describe these topics; None: all that the user may see."""
+    """Return the description of each topic; names None: of all that the user may see."""
     wanted = None if names is None else tuple(names)
     response = await calls.any(
         versions.METADATA,

@@ -1,8 +1,8 @@
 """The brokers of one cluster: a connection to each that is needed, the leaders and the coordinators.
 
 Connections open in the background: `ready` says whether one is there, and asks for it where it is not. After a failed
-attempt a broker is left alone for a while that grows (`reconnect.backoff.ms`). Metadata is asked for when somebody
-needs a topic, when an answer said that it is old, and after `metadata.max.age.ms`.
+attempt a broker is left alone for a while that grows (`reconnect.backoff.ms`). Metadata is asked for when a topic is
+needed, when an answer says that the metadata is old, and after `metadata.max.age.ms`.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ class NetworkSettings:
 
 
 class Brokers:
-    """One client's view of the cluster, and its connections, on one event loop. `close` ends it."""
+    """The brokers of one cluster for one client: its metadata and its connections, on one event loop. `close` ends
+    it."""
 
     def __init__(
         self,
@@ -91,8 +92,8 @@ class Brokers:
         *,
         makes_topics: bool = False,
     ) -> None:
-        """`makes_topics` lets a broker that makes topics by itself make those that nobody has found yet. A topic that
-        was there and is gone was deleted, and is not brought back."""
+        """Make the view without connecting. `makes_topics`: missing topics may be created by a Metadata request, as far
+        as the broker allows it. A topic that existed once is not created again: it was deleted."""
         self.settings = settings
         self.view = ClusterView()
         self.features = Features(-1, {})
@@ -131,13 +132,14 @@ class Brokers:
 
     @property
     def has_tv2(self) -> bool:
-        """True if the cluster speaks the transaction protocol of KIP-890, by its finalized feature."""
+        """True if the cluster has finalized the transaction protocol of KIP-890 (`transaction.version` 2)."""
         return self.features.levels.get(TRANSACTION_VERSION, 0) >= TV2
 
     # ---------------------------------------------------------------------------------------------- connections
 
     def ready(self, node_id: int) -> Connection | None:
-        """Return an open connection to the node that is not throttled; None: `on_change` tells when there is one."""
+        """Return an open connection to the node that is not throttled. None: there is none now, one is being opened,
+        and `on_change` is called later."""
         node = self.view.nodes.get(node_id)
         if node is None:
             return None
@@ -150,13 +152,16 @@ class Brokers:
         return connection
 
     def throttle(self, connection: Connection, seconds: float) -> None:
-        """Leave a broker alone that asked for silence (KIP-219)."""
+        """Send nothing to a broker for some seconds, because its answer asked for that (KIP-219)."""
         if seconds > 0:
             self._leave_alone(self._muted, connection.address, seconds)
 
     def _leave_alone(self, whom: dict[Address, float], address: Address, seconds: float) -> None:
-        """Leave a broker alone until its timer comes. No clock is compared then: a timer of uvloop may be a millisecond
-        early. A caller who finds that it is not yet time looks again at the next event, which may be far."""
+        """Send nothing to a broker until a timer removes it from `whom`, and then call `on_change`.
+
+        The timer alone decides: a timer of uvloop may be a millisecond early, so comparing the clock then would be
+        wrong.
+        """
         until = self._loop.time() + seconds
         if until > whom.get(address, 0.0):
             whom[address] = until
@@ -229,7 +234,7 @@ class Brokers:
         self._on_change()
 
     def _retire(self, connection: Connection) -> None:
-        """Close a connection once its last answer has come."""
+        """Close a connection that a newer one has replaced, once its last answer has come."""
         if connection.pending_count:
             self._loop.call_later(0.1, self._retire, connection)
         else:
@@ -283,8 +288,11 @@ class Brokers:
         timeout_ms: int | None = None,
         at_most: int | None = None,
     ) -> ResponseT:
-        """Make a call in the newest version that both sides know, `at_most` if given.
-        Raises DisconnectedError, TimedOutError, UnsupportedError."""
+        """Send a request on this connection, in the newest version that both sides know, `at_most` if given. Return the
+        answer.
+
+        Raises DisconnectedError, TimedOutError, UnsupportedError.
+        """
         schema = connection.schema(api_key, at_most)
         timeout_s = (timeout_ms or self.settings.request_timeout_ms) / 1000
         response = await connection.call(schema, build(schema.request_types), timeout_s)
@@ -330,7 +338,8 @@ class Brokers:
         timeout_ms: int | None = None,
         at_most: int | None = None,
     ) -> ResponseT:
-        """Call the coordinator of a group or a transactional id. One that fails is looked up again the next time."""
+        """Call the coordinator of this group or transactional id. After a failure the coordinator is looked up again
+        for the next call."""
         node_id = await self.coordinator_of(kind, key)
         try:
             return await self.call_node(node_id, api_key, build, timeout_ms, at_most)
@@ -404,7 +413,7 @@ class Brokers:
     # ---------------------------------------------------------------------------------------------- metadata
 
     def need(self, topics: Iterable[str]) -> bool:
-        """Ask for the metadata of these topics from now on. Return True if all of them are known already."""
+        """Keep the metadata of these topics up to date from now on. Return True if all of them are known already."""
         is_known = True
         for topic in topics:
             if topic not in self._topics:
@@ -422,11 +431,12 @@ class Brokers:
             self._refreshing.add_done_callback(self._refreshed)
 
     def told_of_leader(self, partition: Partition, leader: Leader, node: Node | None) -> None:
-        """Note the leader that a produce or fetch answer named (KIP-951)."""
+        """Store the newer leader that a Produce or Fetch answer named (KIP-951)."""
         self.view = self.view.with_leader(partition, leader, node)
 
     async def refresh(self, topics: Sequence[str] | None) -> ClusterView:
-        """Ask for the metadata of these topics, None: of all, and return the new view. Raises as `call_any` does."""
+        """Ask for the metadata of these topics (None: of all), store it, and return the new view. Raises as `call_any`
+        does."""
         is_any_new = not self._found_once.issuperset(topics or ())
         response = await self.call_any(
             versions.METADATA,
@@ -447,7 +457,7 @@ class Brokers:
         return self.view
 
     async def _refresh_later(self) -> None:
-        """Ask for metadata at most ten times a second, until an answer has come."""
+        """Ask for metadata until an answer has come, at most ten times a second."""
         while not self.is_closed and self.fatal is None:
             wait_s = self._asked_at + _METADATA_PAUSE_S - self._loop.time()
             if wait_s > 0:
@@ -477,6 +487,6 @@ class Brokers:
 
 
 def _retrieved(task: asyncio.Task[Connection]) -> None:
-    """Mark the task's error as seen: `on_change` was told of the failure, and nobody else waits for it."""
+    """Read the task's exception, so that asyncio does not log it as never seen: `on_change` was told of the failure."""
     if not task.cancelled():
         task.exception()

@@ -60,7 +60,7 @@ OnAnswer: TypeAlias = Callable[[ResponseT | None, ClientError | None], None]
 
 
 class Features(NamedTuple):
-    """The cluster's finalized features; `epoch` -1: the broker told none."""
+    """The features that the cluster has finalized, such as `transaction.version`. `epoch` -1: the broker told none."""
 
     epoch: int
     levels: Mapping[str, int]
@@ -74,7 +74,7 @@ class _Pending(NamedTuple):
 
 
 class Connection(asyncio.Protocol):
-    """A connection to a broker. `connect` makes one that is open."""
+    """A connection to one broker on asyncio. `connect` makes an open one."""
 
     def __init__(self, address: Address, client_id: str) -> None:
         self.address = address
@@ -196,7 +196,7 @@ class Connection(asyncio.Protocol):
         api_key: kafka.ApiKey[RequestTypesT, RequestT, ResponseTypesT, ResponseT],
         at_most: int | None = None,
     ) -> Schema[RequestTypesT, RequestT, ResponseTypesT, ResponseT]:
-        """Return the schema of the newest version that both sides know. Raises UnsupportedError."""
+        """Return the encoder and decoder for the newest version that both sides know. Raises UnsupportedError."""
         return schema_of(api_key, chosen_version(api_key, self.served, self.address, at_most))
 
     def send(
@@ -347,8 +347,8 @@ class _ExchangeOver(Exception):
 
 
 def _next_step(exchange: Exchange, answer: object) -> tuple[Schema, object]:
-    """Return the exchange's next request.
-    Raises _ExchangeOver at its end: StopIteration cannot leave a thread's future."""
+    """Return the next request of a login. Raises _ExchangeOver at its end: StopIteration cannot leave a thread's
+    future."""
     try:
         schema, request = exchange.send(answer)
     except StopIteration as ended:
@@ -358,8 +358,8 @@ def _next_step(exchange: Exchange, answer: object) -> tuple[Schema, object]:
 
 
 def _read_api_versions(schema: Schema, frame: memoryview) -> kafka.ApiVersionsResponse:
-    """Read the answer to ApiVersions.
-    A broker that does not know our version answers in version 0, which only the error code tells."""
+    """Decode the answer to ApiVersions. A broker that does not know our version answers in version 0, which shows only
+    in the error code."""
     code = int.from_bytes(frame[_CORRELATION_BYTES : _CORRELATION_BYTES + 2], "big", signed=True)
     if code == ErrorCode.UNSUPPORTED_VERSION:
         return schema_of(versions.API_VERSIONS, 0).read_response(frame, _CORRELATION_BYTES)

@@ -1,7 +1,8 @@
-"""The consumer's turns on the event loop: they send what its cores ask for, and tell the cores what comes.
+"""The asyncio side of a consumer. In each turn on the event loop it sends the requests that the pure cores ask for;
+answers go back to the cores.
 
-Rare requests (positions, heartbeats, commits) are tasks. News for the program waits for its next call:
-`needs_attention` says so, and a call that waits for records is woken.
+Rare requests (positions, heartbeats, commits) are tasks. Rebalances and errors wait until the program's next call for
+records: `needs_attention` says so, and a waiting call is woken.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ class ConsumerLoop:
 
     @property
     def names(self) -> Mapping[bytes, str]:
-        """Topic id → name, by the metadata."""
+        """Topic id → topic name, from the newest metadata."""
         view = self.brokers.view
         if self._names[0] != view.version:
             found = {topic.topic_id: name for name, topic in view.topics.items() if topic.topic_id}
@@ -136,14 +137,14 @@ class ConsumerLoop:
     # ---------------------------------------------------------------------------------------------- waiting
 
     def tell(self) -> None:
-        """Wake the calls that wait, so that they look again."""
+        """Wake the program's calls that wait in `changed`, so that they look for records or errors again."""
         waiting, self._waiting = self._waiting, []
         for future in waiting:
             if not future.done():
                 future.set_result(None)
 
     async def changed(self, timeout_s: float | None) -> None:
-        """Return at the next `tell`, or when the time is over."""
+        """Wait until records, an error or a rebalance may be there (the next `tell`), at most `timeout_s` seconds."""
         future = self.loop.create_future()
         self._waiting.append(future)
         handle = None
@@ -161,7 +162,7 @@ class ConsumerLoop:
     # ---------------------------------------------------------------------------------------------- turns
 
     def wake(self) -> None:
-        """Take a turn soon."""
+        """Schedule a turn (see the module) as soon as the event loop is free."""
         if self._turn is None and not self.brokers.is_closed:
             self._turn = self.loop.call_soon(self.take_turn)
 
@@ -198,8 +199,8 @@ class ConsumerLoop:
             self._timer = self.loop.call_at(next_ms / 1000, self.wake)
 
     def _keep_membership(self, now_ms: float) -> float:
-        """Send the heartbeats, watch the program's pace, and note what it must be told.
-        Return when to look again, in ms."""
+        """Send the heartbeat that is due, and leave the group if the program polls too seldom. Ask for the program's
+        attention if it must be told of a change. Return when to call again, in ms."""
         member, settings = self.membership, self.settings
         next_ms = NEVER
         if self.was_polled or self.waits_for_records:
@@ -246,7 +247,7 @@ class ConsumerLoop:
         return self.brokers.ready(node_id) is not None
 
     def _fetched(self) -> None:
-        """Send the next fetch, and only then wake a call that waits for records."""
+        """Send the next fetch after an answer, and only then wake a call that waits for records."""
         self.take_turn()
         self.tell()
 
@@ -389,8 +390,8 @@ class ConsumerLoop:
         return worst, found
 
     async def commit(self, offsets: Mapping[Partition, OffsetToCommit]) -> None:
-        """Commit once.
-        Raises RetriableError for what may pass, RefusedError where the group went on without the member."""
+        """Send one commit of these offsets. Raises RetriableError for an error that may pass, RefusedError if this
+        consumer is no member any more."""
         member = self.member
         response = await self.ask_group(
             versions.OFFSET_COMMIT, lambda types: offset_commit_request(types, member, offsets)
@@ -430,7 +431,7 @@ class ConsumerLoop:
         self.wake()
 
     def learn_names(self) -> None:
-        """Ask for the metadata of topics that the target names by their ids."""
+        """Ask for the metadata of topics that the group assigned by their ids, to learn their names."""
         if self.needs_all_topics:
             self.spawn(self._learn_all())
         else:

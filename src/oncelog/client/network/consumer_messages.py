@@ -94,7 +94,7 @@ def _uuid(topic_id: bytes) -> UUID | None:
 
 
 def fetched_partitions(response: kafka.FetchResponse, fetch: Fetch) -> dict[Partition, _Fetched]:
-    """Return the answer's part for each partition that it contains."""
+    """Return the parts of a Fetch answer by partition."""
     names = _names(fetch)
     return {
         Partition(_name(topic, names), one.partition_index): one
@@ -106,7 +106,7 @@ def fetched_partitions(response: kafka.FetchResponse, fetch: Fetch) -> dict[Part
 def fetch_answers(
     error: ErrorCode, told: Mapping[Partition, _Fetched], fetch: Fetch, asked: Asked
 ) -> list[tuple[FetchPart, FetchAnswer | None]]:
-    """Return the answer to each part of the fetch; None: the partition has no news.
+    """Return each part of the fetch with its answer; None: the session has nothing new for the partition.
 
     An answer outside of a session contains all partitions; one that is missing is asked for again.
     """
@@ -151,7 +151,7 @@ def _name(
 def fetch_leaders(
     response: kafka.FetchResponse, told: Mapping[Partition, _Fetched]
 ) -> list[tuple[Partition, Leader, Node | None]]:
-    """Return the leaders that the answer names (KIP-951)."""
+    """Return the newer leaders that a Fetch answer names (KIP-951)."""
     nodes = {
         one.node_id: Node(one.node_id, Address(one.host, one.port), one.rack)
         for one in (response.node_endpoints if hasattr(response, "node_endpoints") else ())
@@ -199,7 +199,7 @@ def list_offsets_request(
 def listed_offsets(
     response: kafka.ListOffsetsResponse,
 ) -> dict[Partition, kafka.ListOffsetsResponseTypes.ListOffsetsPartitionResponse]:
-    """Return, for each partition, its `error_code`, `offset`, `timestamp` and `leader_epoch`."""
+    """Return the rows of a ListOffsets answer by partition: `error_code`, `offset`, `timestamp` and `leader_epoch`."""
     return {
         Partition(topic.name, one.partition_index): one
         for topic in response.topics
@@ -291,7 +291,8 @@ def offset_fetch_request(
 def fetched_offsets(
     response: kafka.OffsetFetchResponse,
 ) -> tuple[ErrorCode, dict[Partition, OffsetToCommit | None]]:
-    """Return the worst error, and the committed offset of each partition; None: none is committed."""
+    """Decode an OffsetFetch answer. Return the worst error in it, and the committed offset of each partition; None:
+    none is committed."""
     group = response.groups[0]
     worst = error_code_of(group.error_code)
     found: dict[Partition, OffsetToCommit | None] = {}

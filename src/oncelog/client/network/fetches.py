@@ -1,4 +1,5 @@
-"""The Fetch requests of one consumer: each leaves at once in its node's session, and its answer has a callback."""
+"""The Fetch requests of one consumer. Each is sent at once in the fetch session of its node, and a callback handles its
+answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metadata as Kafka's messages, and its answer as values of the core."""
+"""The Metadata request as Kafka's message, and its answer as values of the client's pure part (`core/`)."""
 
 from __future__ import annotations
 

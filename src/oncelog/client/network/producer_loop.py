@@ -1,4 +1,5 @@
-"""The producer's turns on the event loop: they send what the core wants sent, and tell the core what comes.
+"""The asyncio side of a producer. In each turn on the event loop it sends the requests that the pure core wants sent;
+answers go back to the core.
 
 A turn costs no task. It comes soon after a change, however many changes there were, and when the core's next deadline
 is due.
@@ -84,14 +85,14 @@ class ProducerLoop:
     # ---------------------------------------------------------------------------------------------- waiting
 
     async def no_line(self) -> None:
-        """Return when no record waits in line for memory or metadata."""
+        """Wait until no record waits for memory or metadata before it can be put into a batch."""
         while self.core.line:
             future = self.loop.create_future()
             self._room.append(future)
             await future
 
     async def all_done(self) -> None:
-        """Return when each record that is in the buffer now is done. Later records are not waited for."""
+        """Wait until each record sent so far is delivered or has failed. Later records are not waited for."""
         await self.no_line()
         await asyncio.gather(
             *(self._done(batch) for batch in list(self.core.accumulator.unfinished.values()))
@@ -105,8 +106,8 @@ class ProducerLoop:
         await future
 
     async def operation(self, operation: Operation, what: str, timeout_ms: int) -> None:
-        """Wait for an operation, and raise its error. Raises TimedOutError when it takes longer;
-        the operation goes on."""
+        """Wait for an operation such as a commit, and raise its error. Raises TimedOutError when it takes longer; the
+        operation goes on."""
         future = self.loop.create_future()
         operation.watch(lambda: None if future.done() else future.set_result(None))
         self.wake()
@@ -137,7 +138,7 @@ class ProducerLoop:
     # ---------------------------------------------------------------------------------------------- turns
 
     def wake(self) -> None:
-        """Take a turn soon."""
+        """Schedule a turn (see the module) as soon as the event loop is free."""
         if self._turn is None and not self.brokers.is_closed:
             self._turn = self.loop.call_soon(self._take_turn)
 

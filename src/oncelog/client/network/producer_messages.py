@@ -1,4 +1,5 @@
-"""The producer's calls as Kafka's messages, and their answers as values of the core."""
+"""Kafka's messages for a producer: calls of its pure part (`core/`) are encoded here, and the answers decoded to its
+values."""
 
 from __future__ import annotations
 
@@ -73,8 +74,8 @@ def produce_request(
 def produce_answers(
     response: kafka.ProduceResponse, batches: Sequence[ProducerBatch]
 ) -> list[tuple[ProducerBatch, PartitionAnswer]]:
-    """Return the answer to each batch.
-    One that the response leaves out gets NETWORK_EXCEPTION: its outcome is unknown."""
+    """Return each batch with its part of the Produce answer. A batch that the answer leaves out gets NETWORK_EXCEPTION:
+    its outcome is unknown."""
     found: dict[Partition, PartitionAnswer] = {}
     names = _names(batches)
     for topic in response.responses:
@@ -101,7 +102,7 @@ def _name(
 def new_leaders(
     response: kafka.ProduceResponse, batches: Iterable[ProducerBatch]
 ) -> list[tuple[Partition, Leader, Node | None]]:
-    """Return the leaders that the answer names (KIP-951)."""
+    """Return the newer leaders that a Produce answer names (KIP-951)."""
     names = _names(batches)
     told: list[tuple[Partition, Leader, Node | None]] = []
     nodes = {
@@ -141,8 +142,8 @@ def _partition_answer(
 
 
 async def ask(brokers: Brokers, settings: ProducerSettings, call: Call, is_tv2: bool) -> Answer:
-    """Send a call to its coordinator, or to any broker, and return the answer.
-    Raises as `Brokers.call_coordinator` does."""
+    """Send a call of the pure producer to its coordinator, or to any broker, and return the answer. Raises as
+    `Brokers.call_coordinator` does."""
     sender = _Sender(brokers, settings, is_tv2)
     match call:
         case InitProducerId():
@@ -217,7 +218,7 @@ class _Sender(NamedTuple):
 
 
 def forget_coordinator(brokers: Brokers, settings: ProducerSettings, call: Call) -> None:
-    """Forget the coordinator of this call, which said that it is the coordinator no more."""
+    """Forget which node is the coordinator for this call, because that node said that it is not."""
     if isinstance(call, CommitOffsets):
         brokers.forget_coordinator(GROUP, call.member.group_id)
     elif settings.transactional_id is not None:
@@ -227,7 +228,8 @@ def forget_coordinator(brokers: Brokers, settings: ProducerSettings, call: Call)
 def _init_request(
     types: kafka.InitProducerIdRequestTypes, settings: ProducerSettings, call: InitProducerId
 ) -> kafka.InitProducerIdRequest:
-    """Return the request. Raises UnsupportedError where it needs two-phase commit and the broker does not know it."""
+    """Return the InitProducerId request. Raises UnsupportedError where it needs two-phase commit and the broker does
+    not know that."""
     enabled = settings.transaction_two_phase_commit_enable
     if (enabled or call.keep_prepared) and types.version < _TWO_PHASE_FROM:
         raise UnsupportedError(
@@ -308,7 +310,8 @@ def _identity(producer_id: int, producer_epoch: int) -> Identity | None:
 
 
 def _of_partitions(codes: Iterable[tuple[Partition, int]]) -> Answer:
-    """Return the answer for these partitions. A retriable code is the whole answer's, unless another code is final."""
+    """Return one answer for the codes of several partitions: the final error if there is one, otherwise a retriable
+    one."""
     refused = [(partition, error_code_of(code)) for partition, code in codes if code]
     final = [one for one in refused if not one[1].is_retriable]
     if final:
