@@ -1,5 +1,6 @@
-"""Messages of the consumer protocol (KIP-848) in protobuf: requests become events, answers and groups become
-messages."""
+"""The consumer protocol (KIP-848) in protobuf: requests become events of the group machine; its answers and groups
+become messages.
+"""
 
 from collections.abc import Callable, Iterable
 
