@@ -1,9 +1,8 @@
 """The state of Spark sinks: a map from record key to newest record, and what follows from it.
 
-Nothing here is stored twice. Three things are computed from the records held: whether an attempt is open, which batch
-was committed last, when an attempt is overdue. So a log of which compaction left only the newest records replays to the
-same answers. For the same reason nothing depends on the order in which records were first seen: what has an order is
-sorted.
+Whether an attempt is open, which batch was committed last and when an attempt is overdue are computed from the records,
+and never stored. So a log of which compaction left only the newest records replays to the same answers. For the same
+reason nothing depends on the order in which records were first seen: what has an order is sorted.
 """
 
 from dataclasses import dataclass, field
@@ -36,7 +35,10 @@ NO_BATCH: Final = -1
 
 @dataclass(slots=True)
 class Attempt:
-    """One attempt of a sink: open until a DECIDE of its nonce is applied."""
+    """One try of Spark to write a micro-batch: its records, and what follows from them.
+
+    It is open until a DECIDE record of its nonce commits or aborts it.
+    """
 
     nonce: bytes
     opened: AttemptOpen | None = None
@@ -62,7 +64,7 @@ class Attempt:
 
     @property
     def batch_id(self) -> int:
-        """The id of the attempt's batch; -1 before the first branch, because only a branch says which batch this is."""
+        """The id of the attempt's batch; -1 before the first task has joined, because only the task names the batch."""
         if self.decide is not None:
             return self.decide.batch_id
         return next((branch.batch_id for branch in self.branches.values()), NO_BATCH)
@@ -103,7 +105,7 @@ class Sink:
     attempts: dict[bytes, Attempt] = field(default_factory=dict)
 
     def sorted_attempts(self) -> list[Attempt]:
-        """Return the sink's attempts, the oldest first."""
+        """Return the sink's attempts (tries to write a micro-batch), the oldest first."""
         return sorted(self.attempts.values(), key=lambda attempt: attempt.sink_epoch)
 
     def attempt_of_decision(self, number: int) -> Attempt | None:
@@ -113,8 +115,10 @@ class Sink:
         return [attempt for attempt in self.sorted_attempts() if attempt.is_open]
 
     def committed_batches(self) -> list[CommittedBatch]:
-        """Return the batches that the present query committed, by batch id, including those whose markers are under
-        way."""
+        """Return the batches that the present query committed, by batch id, as far as the sink remembers them.
+
+        Those whose markers are still under way are among them.
+        """
         if self.header is None:
             return []
         generation = self.header.query_generation
@@ -139,7 +143,7 @@ class Sink:
 
 
 class SinkMap:
-    """Every sink of a shard, and the attempt of each live producer id."""
+    """Every Spark sink of a shard by name, and which attempt each live producer id belongs to."""
 
     def __init__(self) -> None:
         self.sinks: dict[str, Sink] = {}
@@ -230,10 +234,10 @@ def committed_batch(decide: Decide) -> CommittedBatch:
 
 
 def markers_wanted(attempt: Attempt, decide: Decide) -> MarkersWanted:
-    """Return every marker that the decision still owes, of winners and losers together.
+    """Return every marker that the end of an attempt needs, for its committed and its aborted branches together.
 
     They travel in one message. So a partition leader can append them in one write, and its LSO passes the whole batch
-    in one step. A branch that touched no partition needs no marker.
+    at once. A branch that wrote to no partition needs no marker.
     """
     winners = frozenset(decide.winners)
     return MarkersWanted(
@@ -256,8 +260,10 @@ def markers_wanted(attempt: Attempt, decide: Decide) -> MarkersWanted:
 def completion_records(
     sink: Sink, attempt: Attempt, decide: Decide, batches_max: int
 ) -> tuple[SinkRecord, ...]:
-    """Return the records to append once every marker is delivered. If only the first few are written, the rest can
-    be completed later."""
+    """Return the records to append once every marker of an attempt is delivered.
+
+    If a crash leaves only the first few in the log, the next coordinator writes the rest.
+    """
     records: list[SinkRecord] = []
     assert sink.header is not None, sink
     generation = sink.header.query_generation
@@ -278,8 +284,10 @@ def completion_records(
 
 
 def decision_number(nonce: bytes) -> int:
-    """Return the number of an attempt's decision. It is not the sink epoch: a sink that is deleted and made anew
-    counts from 1 again."""
+    """Return the number that names an attempt's end in a `DecisionKey`, taken from its nonce.
+
+    It is not the sink epoch: a sink that is deleted and made anew counts from 1 again.
+    """
     return int.from_bytes(nonce[-8:], "big")
 
 
