@@ -457,9 +457,8 @@ class SinkMachine:
 
 
 def _drive_markers(attempt: Attempt, decide: Decide) -> Effect:
-    """Return the effect that sends the remaining markers of a decided attempt.
-
-    If none is left, it completes the attempt, which a crash has interrupted.
+    """Return the effect that sends the remaining markers of a decided attempt. If none is left, it completes the
+    attempt, which a crash has interrupted.
     """
     wanted = markers_wanted(attempt, decide)
     if wanted.markers:
@@ -476,9 +475,8 @@ def _deadline_name(sink: str, nonce: bytes) -> str:
 
 
 def _deadline_left(sink: str, attempt: Attempt, now: Millis) -> SetTimer:
-    """Return the timer that aborts an attempt at its deadline.
-
-    A wall clock that was set back adds one timeout at most, as in `add_partitions.timeout_timer`.
+    """Return the timer that aborts an attempt at its deadline. A wall clock that was set back adds one timeout at most,
+    as in `add_partitions.timeout_timer`.
     """
     assert attempt.opened is not None, attempt
     left_ms, timeout_ms = attempt.deadline_ms - now, attempt.opened.timeout_ms

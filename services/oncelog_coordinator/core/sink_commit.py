@@ -1,10 +1,15 @@
 """The answers to CommitBatch, by which Spark's driver commits a micro-batch. The rows are tested in this order.
 
-| state | answer | |---|---| | no messages: no task ran, nothing was written | OK | | another query | QUERY_CHANGED | |
-batch id <= last, every message a skip whose rows are not those that were committed (`sink_replay`) | REPLAY_REFUSED | |
-batch id <= last, every message a skip, or decided by this nonce | ALREADY | | batch id <= last, decided by another
-nonce | this nonce is aborted; ALREADY_OTHER | | messages of more than one nonce, or a skip among live ones | FENCED | |
-attempt not open, or of another batch, or a winner not sealed | FENCED | | else | the decision; OK |
+| state | answer |
+|---|---|
+| no messages: no task ran, nothing was written | OK |
+| another query | QUERY_CHANGED |
+| batch id <= last, every message a skip whose rows are not those that were committed (`sink_replay`) | REPLAY_REFUSED |
+| batch id <= last, every message a skip, or decided by this nonce | ALREADY |
+| batch id <= last, decided by another nonce | this nonce is aborted; ALREADY_OTHER |
+| messages of more than one nonce, or a skip among live ones | FENCED |
+| attempt not open, or of another batch, or a winner not sealed | FENCED |
+| else | the decision; OK |
 
 A message is what one task returned; a nonce names one attempt, a try to write the batch. The order matters. A repeated
 commit of a decided batch must be ALREADY even though its attempt is no longer open. Batch ids are compared only once

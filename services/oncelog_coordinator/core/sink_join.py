@@ -1,9 +1,14 @@
 """The answers to JoinAttempt, by which a Spark task gets its producer id, and the changes that a join makes.
 
-| state, tested in this order | answer | |---|---| | another query, which may not adopt the sink | QUERY_CHANGED | |
-batch id <= last committed | SKIP | | a run that a later one superseded | FENCED | | nonce unknown, superseded, timed
-out or decided | FENCED | | attempt of another batch or query | FENCED | | the same task attempt again | the same
-producer id | | else | a new branch |
+| state, tested in this order | answer |
+|---|---|
+| another query, which may not adopt the sink | QUERY_CHANGED |
+| batch id <= last committed | SKIP |
+| a run that a later one superseded | FENCED |
+| nonce unknown, superseded, timed out or decided | FENCED |
+| attempt of another batch or query | FENCED |
+| the same task attempt again | the same producer id |
+| else | a new branch |
 
 A nonce names one attempt to write a micro-batch. It must be opened before it is joined. (Were a first join to open the
 attempt, a zombie driver that never reaches the coordinator with OpenAttempt could still supersede a live one.)

@@ -1,10 +1,13 @@
 """The records that a Spark sink writes to its shard of `__transaction_state`: five kinds, and their bytes.
 
-``` type  name          key after the type          superseded by                  removed when 100  SINK          sink
-the next SINK of the sink      never 101  ATTEMPT_OPEN  sink, nonce                 -                              the
-attempt's markers are delivered 102  BRANCH        sink, nonce, producer id    joined, added to, sealed       the
-attempt's markers are delivered 103  DECIDE        sink, nonce                 - (there is only one)          last of
-the attempt's records 104  COMPLETE      sink                        the next COMPLETE of the sink  never ```
+```
+type  name          key after the type          superseded by                  removed when
+ 100  SINK          sink                        the next SINK of the sink      never
+ 101  ATTEMPT_OPEN  sink, nonce                 -                              the attempt's markers are delivered
+ 102  BRANCH        sink, nonce, producer id    joined, added to, sealed       the attempt's markers are delivered
+ 103  DECIDE        sink, nonce                 - (there is only one)          last of the attempt's records
+ 104  COMPLETE      sink                        the next COMPLETE of the sink  never
+```
 
 An attempt is one try to write a micro-batch, named by its nonce; a branch is the producer id of one of its tasks.
 

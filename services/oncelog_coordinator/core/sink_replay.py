@@ -5,9 +5,12 @@ happens when an older checkpoint was restored, when its newest entries are gone,
 each time. So each skipped task counts the rows that it would have written, and adds up their hashes. Neither sum
 depends on the order of the rows, nor on which task has them, so they may be compared however the work was divided.
 
-| the batch, its rows in sum | | |---|---| | no task looked at its rows: the user accepts what was committed
-(`verifyReplay=false`) | accepted | | remembered, same count, and same checksum where one was recorded | accepted | |
-not remembered, no rows | accepted: nothing can be lost | | else | refused |
+| the batch, its rows in sum | |
+|---|---|
+| no task looked at its rows: the user accepts what was committed (`verifyReplay=false`) | accepted |
+| remembered, same count, and same checksum where one was recorded | accepted |
+| not remembered, no rows | accepted: nothing can be lost |
+| else | refused |
 """
 
 from collections.abc import Sequence
