@@ -1,5 +1,6 @@
 """The coordinator's settings; each is read from ONCELOG_COORDINATOR_<NAME>. Defaults are Kafka's where it has the same
-(facts 10)."""
+setting (facts 10).
+"""
 
 from typing import Literal
 
