@@ -21,7 +21,10 @@ PAUSE_MAX_S: Final = 2.0
 
 
 class DatabaseRetries:
-    """The retries of a controller's start. All its steps share one timeout, which begins with the first failure."""
+    """Retries the steps of a controller's start while the database is away.
+
+    All steps share one timeout, which begins with the first failure.
+    """
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s

@@ -1,4 +1,4 @@
-"""The TransactionCoordinator service: protobuf to events of a shard's machine, and answers to protobuf.
+"""The TransactionCoordinator service: protobuf requests become events of a shard's machine, answers become protobuf.
 
 Every method answers with Kafka error codes and raises nothing. The order of the first checks is facts 8.1: what is
 wrong with the request itself, then whether the shard is here, then the machine.
@@ -96,9 +96,8 @@ class TransactionCoordinatorServicer(SinkCalls):
         *fields: P.args,
         **named: P.kwargs,
     ) -> AnswerT:
-        """Send the id's machine an event of this class with these fields, and return its answer.
-
-        Without an answer return `refused(error code)`, often the answer's class, whose first field is the code.
+        """Send the id's machine an event of this class with these fields, and return its answer; without an answer,
+        `refused(error code)`. Often `refused` is the answer's class, whose first field is the code.
         """
         try:
             answer: AnswerT = await self._shards.ask(
@@ -217,9 +216,8 @@ class TransactionCoordinatorServicer(SinkCalls):
         return self._shards.verified_at_once(request)
 
     def add_partitions_at_once(self, request: plain.AddPartitionsRequest, context: object) -> bool:
-        """Add the partitions without a wait, for a listener in this process. True: they are added and committed.
-
-        False: nothing was done. The listener then sends AddPartitionsToTxn, which adds them or says what is wrong.
+        """Add the partitions without a wait, for a listener in this process. True: they are added and committed. False:
+        nothing was done. The listener then sends AddPartitionsToTxn, which adds them or says what is wrong.
         """
         image = self._metadata.image
         if any(image.partition(partition) is None for partition in request.partitions):

@@ -1,4 +1,4 @@
-"""The events that the metadata machine of the controller decides: requests, lost sessions, and its answers.
+"""The events that the controller's metadata machine decides (requests, lost sessions, timers), and its answers.
 
 The shell adds everything drawn by chance (topic ids, cluster id) before the event enters. So a decision depends on
 nothing but the event and the metadata.
@@ -17,10 +17,11 @@ from oncelog_controller.core.records import MetadataRecord, Replicas, ScramRow
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """What a storage node's registration says of its data folder: the process starts that wrote to it, and what it
-    knows.
+    """What a storage node's registration says of its data folder. `core.folders` checks whether it may have lost
+    records.
 
-    `core.folders` checks from it whether the folder has lost records.
+    `incarnation_ids` name the process starts under which its node registered; `seen` is the newest metadata it acted
+    on.
     """
 
     incarnation_ids: tuple[str, ...] = ()
@@ -315,7 +316,7 @@ MetadataEvent = MetadataRequest | SessionsEnded | BeginTerm | BalanceLeaders
 class StatusAnswer:
     """The answer to a request without results of its own.
 
-    Metadata from `metadata_offset` on contains the change; -1: nothing changed.
+    Metadata at `metadata_offset`, or a later one, shows the change.
     """
 
     error_code: ErrorCode = ErrorCode.NONE

@@ -1,7 +1,7 @@
-"""The placement of new replicas, and their preferred leaders.
+"""Where new replicas are placed, and which of them is the preferred leader.
 
 Round robin, continued from topic to topic: the n-th storage node (modulo their number) leads the n-th partition of the
-cluster, and the next ones follow it. So leaders stay spread whatever the sizes of the topics.
+cluster, and the next nodes have its other replicas. So leaders stay spread whatever the sizes of the topics.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,8 @@ def checked_assignment(
     count: int,
     replication_factor: int | None = None,
 ) -> tuple[Replicas, ...]:
-    """Return a manual assignment of partitions `first` to `first + count - 1`, in order.
+    """Return the replicas of partitions `first` to `first + count - 1` as a request assigns them, in order, once
+    checked.
 
     Raises KafkaError(INVALID_REPLICA_ASSIGNMENT) that names the partition at fault. All partitions of a topic have one
     replication factor: `replication_factor`, or that of the first one named.
