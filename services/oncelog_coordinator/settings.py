@@ -11,7 +11,11 @@ DAY_MS = 86_400_000
 
 
 class CoordinatorSettings(BaseSettings):
-    """Set once per process. Times are in milliseconds."""
+    """Set once per process. Times are in milliseconds.
+
+    The settings of a coordinator: limits of transactions and groups, timeouts of its calls, loading, and its event
+    feed.
+    """
 
     model_config = SettingsConfigDict(env_prefix="ONCELOG_COORDINATOR_", frozen=True)
 

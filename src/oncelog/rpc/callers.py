@@ -1,6 +1,6 @@
-"""The roles that may call each method: the caller table of the architecture page, as a policy.
+"""Which roles may call each method: the caller table of the architecture page, as a policy.
 
-Without TLS between processes nobody can tell who calls, and everything is allowed.
+Without TLS between processes a server cannot know who calls, and everything is allowed.
 """
 
 from collections.abc import Mapping
