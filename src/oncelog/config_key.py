@@ -84,8 +84,8 @@ class ConfigKey:
         return ",".join(dict.fromkeys(parts))
 
     def _check_share(self, value: str) -> str:
-        """Return the text of a number from 0 to 1, as most of Kafka's configs of this type are, or from 0 to the key's
-        maximum.
+        """Return the text of a number from 0 to the key's maximum, or to 1, as most of Kafka's configs of this type
+        are.
 
         Raises KafkaError for any other.
         """

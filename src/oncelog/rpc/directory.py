@@ -94,7 +94,7 @@ class LocalDirectory(Directory):
         return self._stubs[service_name]
 
     def put(self, service_name: str, stub: object) -> None:
-        """Replace the stub of a service, for example by one that a fault can stop."""
+        """Replace the stub of a service, for example by one that holds requests back (`oncelog_server.faults`)."""
         self._stubs[service_name] = stub
 
     def controller(self) -> ControllerStub:

@@ -24,10 +24,9 @@ class TransactionStarts:
         self._directory = directory
 
     async def start_of(self, transactional_id: str, producer_id: int) -> int | None:
-        """Return when the newest transaction of this id began, in ms since 1970.
+        """Return when the newest transaction of this id began, in ms since 1970. It holds for this moment only.
 
-        0: the id has no transaction of this producer. None: no answer came; try again. The answer holds for this
-        moment: the next transaction has a later start, or an answer of its own.
+        0: the id has no transaction of this producer. None: no answer came; try again.
         """
         image = self._metadata.image
         stub = transaction_coordinator(self._directory, image, transactional_id)
