@@ -1,4 +1,4 @@
-"""The wait of a controller that starts for a database that is not there yet.
+"""The wait of a starting controller for a database that is not there yet.
 
 A controller and its database are often started together, and a database that begins on a busy machine takes seconds to
 answer. Without a wait, the operator would have to start the controller again. So it waits, and logs what for.

@@ -124,10 +124,7 @@ _SQLITE_NOW_MS = cast((func.julianday("now") - 2440587.5) * 86_400_000, BigInteg
 
 
 def _renewal(now_ms: ColumnElement[int]) -> Update:
-    """Return the SQL statement that renews the lease. It takes the time after it got the row's lock.
-
-    So a wait for the lock does not make the lease longer.
-    """
+    """Return the SQL statement that renews the lease. A wait for the row's lock does not make the lease longer."""
     row = controller_state.c
     is_held = (row.controller_epoch == bindparam("held_epoch")) & (row.holder != NOBODY)
     return (

@@ -97,7 +97,7 @@ class MetadataLog:
         self._replayer.add_done_callback(self._on_end)
 
     async def end(self) -> None:
-        """Stop to serve, because the lease was lost or the process ends. It does nothing if `begin` was not called."""
+        """Stop serving, because the lease was lost or the process ends. It does nothing if `begin` was not called."""
         replayer, self._replayer = self._replayer, None
         self._failure = ErrorCode.NOT_CONTROLLER
         self._watchers.close()

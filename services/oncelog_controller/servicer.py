@@ -353,14 +353,14 @@ def _status(error_code: ErrorCode, message: str = "") -> types.Status:
 
 
 class _Done(TypedDict):
-    """The fields of a response that says how a change went."""
+    """The fields of a response that says whether a change succeeded, and at which metadata offset it shows."""
 
     status: types.Status
     metadata_offset: int
 
 
 class _TopicsDone(TypedDict):
-    """The fields of a response about topics."""
+    """The fields of a response about topics: a result for each, and the metadata offset at which the changes show."""
 
     results: list[pb.TopicResult]
     metadata_offset: int

@@ -47,8 +47,8 @@ class SessionWatch:
         """Set when a session became shorter, so that the sessions are looked at now."""
 
     def begin(self) -> None:
-        """Begin a session for every node that the journal has as live, and check whether a process listens at its
-        address.
+        """Begin a session for every node that is live according to the journal, and check whether its address still
+        answers.
         """
         self._sessions.clear()
         expected = [

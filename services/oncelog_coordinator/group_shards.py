@@ -99,8 +99,9 @@ def _marker(record: TransactionEnded) -> Run:
 
 
 class GroupShards(ShardTerms[ShardTerm]):
-    """The group shards that this node coordinates. Call `start` in a running loop; `ask` sends an event to a group's
-    shard.
+    """The group shards (partitions of `__consumer_offsets`) that this node coordinates.
+
+    Call `start` in a running loop; `ask` sends an event to a group's shard.
     """
 
     def __init__(

@@ -169,7 +169,7 @@ class MarkerClient:
             self._begin(wanted)
 
     def tried(self, wanted: MarkersWanted, *, is_delivered: bool) -> None:
-        """Report the markers as delivered to the machine. If they could not be written at once, start the ordinary
+        """Tell the machine that the markers are written. If they could not be written at once, start the ordinary
         delivery.
         """
         if is_delivered:
@@ -346,7 +346,7 @@ def _narrowed(
 
 
 def _delivery_span(wanted: MarkersWanted, start_ns: int = 0) -> spans.Span | spans.Nothing:
-    """Return the span from the decision to the last marker."""
+    """Return the trace span that covers a delivery of markers, from the decision to the last marker."""
     return spans.outermost(
         "markers",
         spans.Kind.INTERNAL,

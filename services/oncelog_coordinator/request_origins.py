@@ -33,8 +33,9 @@ class RequestOrigins(NamedTuple):
 
 
 def origins_of(request: RequestWithOrigin, *, is_enabled: bool) -> RequestOrigins:
-    """Return where a request came in, and what earlier refusals named. All are None without an `origin`, or if the
-    check is off.
+    """Return where a request came in (listener, connection, number), and which requests earlier refusals named.
+
+    All are None if the request has no `origin`, or if the check for delayed requests is off.
     """
     if not is_enabled or not request.HasField("origin") or not request.origin.listener:
         return RequestOrigins(None, None, None)

@@ -52,8 +52,8 @@ Answer: TypeAlias = Any
 
 
 class LoadedShard(NamedTuple):
-    """A shard with its running machine. `close(has_moved)` stops what worked for the driver, once the driver has
-    stopped.
+    """A shard with its running driver. `close(has_moved)` stops its helpers, such as the marker client, after the
+    driver.
     """
 
     driver: Driver
@@ -61,7 +61,11 @@ class LoadedShard(NamedTuple):
 
 
 class ShardTerm:
-    """One shard on this node under one coordinator epoch: loading, loaded or over."""
+    """One shard (a partition of `__transaction_state` or `__consumer_offsets`) on this node under one coordinator
+    epoch.
+
+    It is loading, loaded or over.
+    """
 
     def __init__(self, shard: int, coordinator_epoch: CoordinatorEpoch) -> None:
         self.shard = shard
@@ -80,7 +84,8 @@ TermT = TypeVar("TermT", bound=ShardTerm)
 
 
 class ShardTerms(ABC, Generic[TermT]):
-    """All shards of one kind (transactions or groups) that this node coordinates.
+    """All shards of one kind that this node coordinates: partitions of `__transaction_state`, or of
+    `__consumer_offsets`.
 
     Call `start` in a running loop. A subclass makes the machines.
     """

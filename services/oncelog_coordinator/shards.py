@@ -153,10 +153,10 @@ class TransactionTerm(ShardTerm):
         self._append_times.observe((now_ns - decided_ns) / 1e9, trace_id)
 
     def about_to_trace(self, event: ShardEvent, machine: ShardMachine) -> ShardEvent:
-        """Return the event for the machine, with a trace if it may begin a transaction. It is called if spans are
-        recorded.
+        """Return the event that the machine is to decide, with a trace if it may begin a transaction.
 
-        For an event of a Spark sink, its attempts are copied first.
+        This is called in a process that records spans. For an event of a Spark sink it copies the sink's attempts
+        (tries to write a micro-batch), as the decision may remove them.
         """
         if type(event) is AddPartitions:
             running = spans.current()
@@ -219,8 +219,9 @@ NO_REQUEST: Final = 0
 
 
 class Shards(ShardTerms[TransactionTerm]):
-    """The transaction shards that this node coordinates. Call `start` in a running loop; `ask` sends an event to a
-    shard.
+    """The transaction shards (partitions of `__transaction_state`) that this node coordinates.
+
+    Call `start` in a running loop; `ask` sends an event to a shard.
     """
 
     def __init__(

@@ -72,7 +72,7 @@ def java_string_hash(text: str) -> int:
 
 @lru_cache(maxsize=NAMES_REMEMBERED_MAX)
 def shard_of(name: str, shard_count: int) -> int:
-    """Return the shard of a transactional.id or a group: `abs(hash) % n`, where Kafka's abs(MIN_VALUE) is 0."""
+    """Return the shard number of a transactional.id or a group: `abs(hash) % n`, where Kafka's abs(MIN_VALUE) is 0."""
     value = java_string_hash(name)
     return 0 if value == -(2**31) else abs(value) % shard_count
 

@@ -1,4 +1,4 @@
-"""Where a node stands in the metadata, and in which of two metadata that have parted (ADR 0039).
+"""Positions in the metadata, by which a controller notices a node that has followed other metadata (ADR 0039).
 
 A database and its older copy begin as one. Once the copy has grown, the two have different records at the same offsets.
 So an offset comes with the claim of the controller that wrote there: its epoch and the id of its process start. No two

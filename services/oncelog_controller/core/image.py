@@ -197,7 +197,7 @@ class ClusterImage:
         return seen.controller_epoch < oldest
 
     def planned(self, records: Sequence[MetadataRecord]) -> "ClusterImage":
-        """Return a copy of the image with these records applied, for further decisions in the same append."""
+        """Return a copy of the metadata image with these records applied, for further decisions in the same append."""
         image = self.copy()
         for record in records:
             image.apply(Offset(image.metadata_offset + 1), record)

@@ -21,7 +21,10 @@ def default_replication_factor(storage_node_count: int) -> int:
 def round_robin(
     storage_nodes: Sequence[int], *, first: int, partitions: int, replication_factor: int
 ) -> tuple[Replicas, ...]:
-    """Return replicas for `partitions` new partitions, the first of which is the cluster's `first`-th."""
+    """Return the replicas of `partitions` new partitions, spread over the storage nodes.
+
+    `first` is how many partitions the cluster has before them, where the round robin continues.
+    """
     count = len(storage_nodes)
     assert 0 < replication_factor <= count, (replication_factor, count)
     return tuple(

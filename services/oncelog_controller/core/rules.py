@@ -1,6 +1,4 @@
-"""The fixed values by which the metadata machine decides, from `ControllerSettings`, which has their units and
-reasons.
-"""
+"""The settings by which the metadata machine decides. `ControllerSettings` has their units and reasons."""
 
 from dataclasses import dataclass
 from typing import Final

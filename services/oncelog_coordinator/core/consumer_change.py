@@ -101,7 +101,7 @@ class Change:
         self.write(GroupEpoch(group.group_id, group.epoch + 1, group.topics_hash))
 
     def watch(self, member_id: str) -> None:
-        """Start the member's session: it is removed unless it sends a request within its session timeout."""
+        """Start the member's session: the member is removed unless it sends a request within its session timeout."""
         self.extend_session(member_id)
         group_id = self.group.group_id
         timeout_ms = session_ms(self.group.members.get(member_id), self.config)

@@ -1,6 +1,6 @@
 """What a group shard decides about offsets: commit, fetch, delete, and expiry (facts 5.2; KIP-447).
 
-The functions here only read; they return records that `GroupOffsets` takes once they are written.
+The functions here only read. They return records, which change `GroupOffsets` once they are written.
 """
 
 from collections.abc import Iterable

@@ -369,7 +369,7 @@ class GroupMachine:
     def verification(
         self, producer_id: ProducerId, producer_epoch: ProducerEpoch
     ) -> tuple[ErrorCode, bool, int]:
-        """Return what this shard knows of a producer, before the transaction coordinator is asked about its
+        """Return what this shard knows of a producer, before the transaction coordinator is asked about the producer's
         TxnOffsetCommit.
 
         The parts are: the error of a fenced producer; whether its transaction is known to be open here; the offset of

@@ -83,7 +83,7 @@ def fits_one_batch(records: Iterable[GroupRecord], config: GroupConfig) -> bool:
 
 
 def upgrade(change: Change, classic: Group) -> None:
-    """Write the members of `classic` into `change`, which begins with an empty consumer group.
+    """Upgrade a classic group: write its members into `change`, which begins with an empty consumer group.
 
     Raises `Refused` if the classic group cannot become a consumer group.
     """
@@ -182,8 +182,9 @@ def _said(member: Member, subscription: EmbeddedSubscription) -> Subscription:
 
 
 def _end_rebalance(change: Change, classic: Group) -> None:
-    """Answer REBALANCE_IN_PROGRESS to the members that wait, so that they join the new consumer group; set its session
-    timers.
+    """Answer REBALANCE_IN_PROGRESS to members of the classic group that wait, so that they join the new consumer group.
+
+    The sessions of the members are started anew, and the classic group's timers cancelled.
     """
     group_id = classic.group_id
     for member_id, member in classic.members.items():

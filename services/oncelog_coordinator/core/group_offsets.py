@@ -75,7 +75,7 @@ _Offsets = dict[Partition, CommittedOffset]
 
 
 class GroupOffsets:
-    """The committed and pending offsets of all groups of one shard."""
+    """The committed and pending offsets of all groups of one shard (a partition of `__consumer_offsets`)."""
 
     def __init__(self) -> None:
         self._committed: dict[str, _Offsets] = {}

@@ -77,7 +77,7 @@ class Change:
         self._is_stored = True
 
     def watch(self, member_id: str, timeout_ms: int) -> None:
-        """Start the member's session: it is removed unless it sends a request within `timeout_ms`."""
+        """Start the member's session: the member is removed unless it sends a request within `timeout_ms`."""
         group_id = self.group.group_id
         self.extend_session(member_id, timeout_ms)
         self._effects.append(watched_session(group_id, member_id, timeout_ms, self.now))
@@ -273,7 +273,7 @@ def session_check(
 ) -> Decision[GroupRecord]:
     """Return the decision when a session's timer ends: the member is removed, or its session goes on.
 
-    `deadline` is the latest time that a request of the member has earned it; None: it has none.
+    `deadline` is the time until which the member's requests have extended its session; None: no request has.
     """
     group, member_id = change.group, event.member_id
     member = group.members.get(member_id)

@@ -238,7 +238,8 @@ def _offset_value(record: OffsetCommitted) -> bytes:
 def encode_group(group: Group) -> bytes:
     """Return the bytes of a classic group's record, which is what survives a restart.
 
-    The group is Stable with its members, or Empty, or it was a consumer group, needs a rebalance and has no leader.
+    Three kinds of groups are written: one that is Stable with its members, an Empty one, and one that was a consumer
+    group. The last must rebalance and has no leader.
     """
     members = {
         member_id: replace(member, protocols=(("", member.metadata(group.protocol)),))

@@ -34,9 +34,10 @@ ENDS_A_PRODUCER: Final = frozenset(
 def held_until_confirmed(
     decision: Decision[TxnRecord], txn: TxnMetadata | None, event: ProducerRequest
 ) -> Decision[TxnRecord]:
-    """Return the decision, marked to wait for the shard's confirmation if a newer state could turn its refusal around.
+    """Return the decision. If it refuses, and a newer state of the transaction could allow it, it is marked to wait.
 
-    `txn` is the state that the decision about `event` was based on.
+    The reply then waits until the coordinator has confirmed that it still owns the shard. `txn` is the state that the
+    decision about `event` was based on.
     """
     if decision.records or not _refuses(decision) or (txn is not None and _is_older(event, txn)):
         return decision

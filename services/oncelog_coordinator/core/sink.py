@@ -94,7 +94,7 @@ _FENCED: Final = SinkAnswer.FENCED
 
 
 class SinkMachine:
-    """The state machine of the Spark sinks of one shard.
+    """The state machine of the Spark sinks of one shard (a partition of `__transaction_state`).
 
     It decides the events of `sink_events`, and `MarkersDelivered` whose key names SINK_MACHINE.
     """
@@ -138,8 +138,8 @@ class SinkMachine:
         self._map.put(record)
 
     def resume(self, now: Millis) -> Sequence[Effect]:
-        """Return what a machine owes after its load: the timers of open attempts, and the markers of committed and
-        aborted ones.
+        """Return what a machine owes after its load: timers of open attempts (tries to write a micro-batch), markers of
+        ended ones.
         """
         effects: list[Effect] = [expire_timer(self._limits.expire_interval_ms)]
         for name in sorted(self._map.sinks):
@@ -182,7 +182,7 @@ class SinkMachine:
         return self._map.attempt(sink, nonce)
 
     def transaction_views(self) -> tuple[LiveBranch, ...]:
-        """Return the branch of every Spark task as a transaction, until its markers are written.
+        """Return each Spark task's branch (its producer id) as a transaction, until its markers are written.
 
         Two tries of one task have the same name; the newer is last.
         """
@@ -296,7 +296,9 @@ class SinkMachine:
         now: Millis,
         winners: Sequence[Branch] = (),
     ) -> Decision[SinkRecord]:
-        """Return the decision with the one record that ends an attempt, and with the markers that it requires."""
+        """Return the decision that ends an attempt (a try to write a micro-batch): its one record, and the markers it
+        requires.
+        """
         assert sink.header is not None, sink
         generation = next(
             (branch.query_generation for branch in attempt.branches.values()),
@@ -404,7 +406,7 @@ class SinkMachine:
         """Answer the AddPartitionsToTxn that a partition leader sends before a task's first batch there (facts 8.4,
         8.5).
 
-        A branch is never used again. So one whose attempt has ended is fenced, and not told to retry.
+        A task's producer id is never used again. So it is fenced once its attempt has ended, and not told to retry.
         """
         key = self._map.attempt_of_producer.get(event.producer_id)
         if key is None:
@@ -457,8 +459,8 @@ class SinkMachine:
 
 
 def _drive_markers(attempt: Attempt, decide: Decide) -> Effect:
-    """Return the effect that sends the remaining markers of a decided attempt. If none is left, it completes the
-    attempt, which a crash has interrupted.
+    """Return the effect that sends the remaining markers of a decided attempt (a try to write a micro-batch). If none
+    is left, it completes the attempt, which a crash has interrupted.
     """
     wanted = markers_wanted(attempt, decide)
     if wanted.markers:
@@ -475,8 +477,8 @@ def _deadline_name(sink: str, nonce: bytes) -> str:
 
 
 def _deadline_left(sink: str, attempt: Attempt, now: Millis) -> SetTimer:
-    """Return the timer that aborts an attempt at its deadline. A wall clock that was set back adds one timeout at most,
-    as in `add_partitions.timeout_timer`.
+    """Return the timer that aborts an attempt (a try to write a micro-batch) at its deadline. A wall clock that was set
+    back adds one timeout at most, as in `add_partitions.timeout_timer`.
     """
     assert attempt.opened is not None, attempt
     left_ms, timeout_ms = attempt.deadline_ms - now, attempt.opened.timeout_ms

@@ -138,7 +138,9 @@ class AttemptTimedOut:
 
 @dataclass(frozen=True, slots=True)
 class MarkersOverdue:
-    """A timer's event: an attempt's markers could not be delivered some time ago, and are now sent again."""
+    """A timer's event: the markers of an attempt (a try to write a Spark micro-batch) could not be delivered. They are
+    sent again.
+    """
 
     sink: str
     nonce: bytes

@@ -65,7 +65,8 @@ Refusal = tuple[ErrorCode, str]
 def refuse_arguments(
     event: OpenAttempt | JoinAttempt | SealBranch | CommitBatch | AbortAttempt, limits: SinkLimits
 ) -> Refusal | None:
-    """Return the error for arguments out of bounds, with a message that names the value and the way out.
+    """Return the error for a Spark request's arguments out of bounds, with a message that names the value and the way
+    out.
 
     None: all arguments are within bounds.
     """

@@ -231,8 +231,10 @@ def _fields(kind: "type[DataclassInstance]", version: int) -> dict[str, Codec]:
 def _type(
     record_type: SinkRecordType, kind: type[SinkRecord], *key: str, versions: int = 2
 ) -> RecordType:
-    """Return the codec of one type of record. `key` names the fields that are in the key; `versions` is the number
-    of versions from 0 on."""
+    """Return the codec of one type of sink record.
+
+    `key` names the fields that are in the key; `versions` is the number of versions from 0 on.
+    """
 
     def value(version: int) -> Codec:
         found = _fields(kind, version).items()

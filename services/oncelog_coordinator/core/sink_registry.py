@@ -141,7 +141,7 @@ def _expire(sinks: SinkMap, limits: SinkLimits, now: Millis) -> Decision[SinkRec
 def _forgotten(sink: Sink) -> tuple[SinkRecord, ...]:
     """Return the tombstones that remove a sink from the log.
 
-    The header's is last: if only the first is written, the sink is still listed and expires again.
+    That of its header record is last: if only the first is written, the sink is still listed and expires again.
     """
     return (
         Tombstone(SinkRecordType.COMPLETE, sink.name),

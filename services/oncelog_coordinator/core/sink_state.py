@@ -234,10 +234,11 @@ def committed_batch(decide: Decide) -> CommittedBatch:
 
 
 def markers_wanted(attempt: Attempt, decide: Decide) -> MarkersWanted:
-    """Return every marker that the end of an attempt needs, for its committed and its aborted branches together.
+    """Return every marker that the end of an attempt (a try to write a micro-batch) needs, for all of its tasks'
+    branches.
 
-    They travel in one message. So a partition leader can append them in one write, and its LSO passes the whole batch
-    at once. A branch that wrote to no partition needs no marker.
+    Those of committed and aborted branches travel in one message. So a partition leader can append them in one write,
+    and its LSO passes the whole batch at once. A branch that wrote to no partition needs no marker.
     """
     winners = frozenset(decide.winners)
     return MarkersWanted(
@@ -260,7 +261,7 @@ def markers_wanted(attempt: Attempt, decide: Decide) -> MarkersWanted:
 def completion_records(
     sink: Sink, attempt: Attempt, decide: Decide, batches_max: int
 ) -> tuple[SinkRecord, ...]:
-    """Return the records to append once every marker of an attempt is delivered.
+    """Return the records to append once every marker of an attempt (a try to write a micro-batch) is delivered.
 
     If a crash leaves only the first few in the log, the next coordinator writes the rest.
     """
@@ -284,7 +285,7 @@ def completion_records(
 
 
 def decision_number(nonce: bytes) -> int:
-    """Return the number that names an attempt's end in a `DecisionKey`, taken from its nonce.
+    """Return the number that names an attempt's end in a `DecisionKey`. It is computed from the attempt's nonce.
 
     It is not the sink epoch: a sink that is deleted and made anew counts from 1 again.
     """

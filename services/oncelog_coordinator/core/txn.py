@@ -60,7 +60,10 @@ class TxnConfig:
 
 
 class TxnMachine:
-    """The state machine of the ordinary transactions of one shard. See `oncelog.machine.Machine` for the contract."""
+    """The state machine of the ordinary transactions of one shard (a partition of `__transaction_state`).
+
+    See `oncelog.machine.Machine` for the contract.
+    """
 
     def __init__(self, config: TxnConfig | None = None) -> None:
         self._config = config or TxnConfig()

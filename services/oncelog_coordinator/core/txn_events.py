@@ -65,9 +65,9 @@ class AddPartitions:
     client: Client = NO_CLIENT
 
     def with_trace(self, trace: TransactionTrace) -> "AddPartitions":
-        """Return a copy with this trace.
+        """Return a copy of the event with this trace.
 
-        It takes a third of the time of `dataclasses.replace`: each transaction of a traced process needs one.
+        This is three times as fast as `dataclasses.replace`, and each transaction of a traced process needs it.
         """
         return AddPartitions(
             self.request_id,
@@ -205,7 +205,7 @@ TxnEvent = (
 
 @dataclass(frozen=True, slots=True)
 class ErrorAnswer:
-    """The answer to AddPartitions, ForceTerminate and CompletePrepared."""
+    """The answer to AddPartitions, ForceTerminate and CompletePrepared: an error code, which is NONE on success."""
 
     error_code: ErrorCode
     message: str = ""

@@ -116,7 +116,9 @@ CALLER_ROLE: Final[ContextVar[str | None]] = ContextVar("caller_role", default=N
 
 
 def may_call(role: str, path: str) -> bool:
-    """Return True if a process of this role may call this method. A method without a row may be called by none."""
+    """Return True if a process of this role may call this method. A method that the table does not name may be called
+    by none.
+    """
     return role in ALLOWED.get(path, ())
 
 

@@ -36,7 +36,7 @@ class PlainStub:
     """The methods of a service as plain gRPC calls, for commands and other programs outside the cluster."""
 
     def __init__(self, channel: grpc.Channel | grpc.aio.Channel, service: str) -> None:
-        """Take a channel that blocks, or one of asyncio."""
+        """Call over `channel`, a blocking one or one of asyncio."""
         self._channel = channel
         self._methods = SERVICES[service].methods
 

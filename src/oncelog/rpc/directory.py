@@ -107,7 +107,10 @@ class LocalDirectory(Directory):
 def transaction_coordinator(
     directory: Directory, image: MetadataImage, transactional_id: str
 ) -> TransactionCoordinatorStub | None:
-    """Return the coordinator that owns this id's shard; None while there is none (COORDINATOR_NOT_AVAILABLE)."""
+    """Return the stub of the coordinator that owns this transactional.id's shard.
+
+    None: there is no owner (COORDINATOR_NOT_AVAILABLE).
+    """
     shard = image.shard_for(TRANSACTION, transactional_id)
     if shard is None or shard.coordinator < 0:
         return None

@@ -147,11 +147,14 @@ class MetadataImage:
         return Counter(kind for kind, _ in self.shards)
 
     def shard_count(self, kind: int) -> int:
-        """Return how many shards of this kind exist; 0 until the internal topic is created."""
+        """Return how many shards of this kind (transactions or groups) exist; 0 until the internal topic is created."""
         return self._shard_counts.get(kind, 0)
 
     def shard_for(self, kind: int, name: str) -> pb.Shard | None:
-        """Return the shard of a transactional.id or group id; None until the internal topic is created."""
+        """Return the shard (a partition of an internal topic, with its coordinator) of a transactional.id or group id.
+
+        None until the internal topic is created.
+        """
         count = self.shard_count(kind)
         hashed = shard_name_of(name) if kind == TRANSACTION else name
         return self.shards.get((kind, shard_of(hashed, count))) if count else None

@@ -1,4 +1,4 @@
-"""The interface of a role to the process that runs it."""
+"""What a process needs of each role that it runs (controller, storage, coordinator and so on): its start and stop."""
 
 from typing import Protocol
 

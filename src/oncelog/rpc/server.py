@@ -157,7 +157,7 @@ def _require_good(certificates: PeerCertificates, context: grpc.aio.ServicerCont
 
 
 def _ends_task(reasons: list[str]) -> Callable[[str], None]:
-    """Return a function that cancels the current task, and adds its reason to `reasons`."""
+    """Return a function that adds its argument, a reason, to `reasons` and cancels the current task."""
     task = asyncio.current_task()
     assert task is not None
 
@@ -171,7 +171,7 @@ def _ends_task(reasons: list[str]) -> Callable[[str], None]:
 def _handler(served: Served, certificates: PeerCertificates | None) -> grpc.RpcMethodHandler:
     """Return the object by which gRPC calls this method.
 
-    A unary call runs as one of a session does. A stream is the servicer's own generator.
+    A unary call is served like a call over a session. A stream is the servicer's own generator.
     """
     method = served.method
     if method.is_unary:

@@ -231,7 +231,7 @@ class Driver:
     def _take(self, event: _Event, decision: Decision[_Record], now: Millis) -> int:
         """Apply the decision's records to the machine, and call the observers.
 
-        Returns the Unix time in ns, or 0 if no callback needs it.
+        Returns the time of the decision in ns of Unix time, or 0 if no callback needs it.
         """
         if decision.records or decision.unlogged:
             self._apply(decision.records, decision.unlogged)
