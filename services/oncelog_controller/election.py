@@ -262,7 +262,7 @@ class Election:
         self._is_active = True
 
     def _begin_again(self, view: LeaseView) -> None:
-        """Begin the controller's term again if its journal could not be read at the first try.
+        """Try again to make this controller active, if its journal could not be read at the first try.
 
         It may be readable by now, and the lease is still held.
         """

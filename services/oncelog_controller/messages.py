@@ -1,5 +1,5 @@
-"""Turns the metadata image into the messages of `controller.proto` that nodes receive, and requests' parts into its
-terms.
+"""Turns the metadata image into the messages of `controller.proto` that nodes receive, and parts of requests into
+events' fields.
 """
 
 from base64 import b64decode, b64encode

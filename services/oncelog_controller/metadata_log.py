@@ -1,9 +1,10 @@
 """The metadata log: the metadata machine with its journal, replayed again whenever an append fails, and its watchers.
 
-It serves one term of this controller after another: `begin` with the controller epoch of the lease, `end` when the
-lease is lost. Between terms, and between a failed append and its replay, there is no machine. Nothing can be decided
+It serves while this controller is active: from `begin`, with the controller epoch of the lease, to `end`, when the
+lease is lost. Outside of that, and between a failed append and its replay, there is no machine. Nothing can be decided
 then: requests are answered NOT_CONTROLLER or with the code of the failure, and clients retry both. Committed metadata
-are still served then: the watchers' image stays, and a database that is away stops neither streams nor heartbeats.
+are still served after a failed append: the watchers' image stays, and a database that is away stops neither streams nor
+heartbeats.
 """
 
 import asyncio

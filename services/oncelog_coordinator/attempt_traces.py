@@ -90,7 +90,8 @@ class AttemptTraces:
         self._ending: dict[bytes, _Seen] = {}
 
     def about_to_decide(self, event: ShardEvent, machine: SinkMachine) -> None:
-        """Copy the attempts of the sink that this event is about, before the shard's machine decides on the event.
+        """Copy the attempts (tries to write a micro-batch) of the Spark sink that this event is about, before it is
+        decided.
 
         The decision may remove them, and `decided` needs what they were.
         """
@@ -101,7 +102,8 @@ class AttemptTraces:
     def decided(
         self, event: ShardEvent, decision: Decision[ShardRecord], machine: SinkMachine, now: Millis
     ) -> None:
-        """Move the current span into the trace of the attempt that the request is about.
+        """Move the current span into the trace of the attempt (one try to write a Spark micro-batch) that the request
+        is about.
 
         Attempts that this decision completes are copied, so that `committed` can export their root spans.
         """
@@ -124,7 +126,9 @@ class AttemptTraces:
     def _ended_by(
         self, event: ShardEvent, decision: Decision[ShardRecord], machine: SinkMachine
     ) -> dict[bytes, _Seen]:
-        """Return the sink's attempts as they are now, and those that the decision removed, by nonce."""
+        """Return the sink's attempts (tries to write a micro-batch) by nonce: those it has now, and those that the
+        decision removed.
+        """
         known, self._before = self._before, {}
         decides = [one for one in decision.records if isinstance(one, Decide)]
         for sink in {_sink_of(event), *(one.sink for one in decides)}:
@@ -140,10 +144,10 @@ class AttemptTraces:
         return known
 
     def committed(self, decision: Decision[ShardRecord], decided_ns: int) -> None:
-        """Export the spans of a decision whose records are now committed: the span of the append, and the root span of
-        each attempt that the decision completed.
+        """Export the spans of a decision whose records are now committed.
 
-        `decided_ns`: when the decision was made.
+        They are the span of the append, and the root span of each attempt (one try to write a Spark micro-batch) that
+        it completed. `decided_ns`: when the decision was made.
         """
         recorder = spans.recorder
         if recorder is None:
@@ -198,8 +202,8 @@ class AttemptTraces:
             self._root(recorder, known, appended_ms * _NS_PER_MS)
 
     def with_trace(self, wanted: MarkersWanted, machine: SinkMachine) -> MarkersWanted:
-        """Return the request for markers with a trace id in each marker, if they end a Spark sink's attempt; else
-        unchanged.
+        """Return the request for markers; if they end an attempt (one try to write a Spark micro-batch), each carries
+        its trace.
         """
         recorder = spans.recorder
         key = wanted.decision_key
@@ -255,7 +259,9 @@ def _sink_of(event: ShardEvent) -> str:
 
 
 def _nonce_of(event: ShardEvent, decision: Decision[ShardRecord]) -> bytes:
-    """Return the nonce that names the attempt a request is about; empty: it is about none."""
+    """Return the nonce of the attempt (one try to write a Spark micro-batch) that a request is about; empty: it is
+    about none.
+    """
     match event:
         case OpenAttempt() | JoinAttempt() | SealBranch():
             return event.nonce
@@ -268,7 +274,9 @@ def _nonce_of(event: ShardEvent, decision: Decision[ShardRecord]) -> bytes:
 
 
 def _appended(records: Sequence[ShardRecord]) -> Iterable[bytes]:
-    """Return the nonces of the Spark attempts that these records belong to, each once."""
+    """Return the nonces of the attempts (tries to write a Spark micro-batch) that these records belong to, each
+    once.
+    """
     nonces = (
         one.nonce
         for one in records

@@ -191,7 +191,7 @@ def _named(event: ShardEvent, name: str) -> int:
 
 
 def _bump(event: ShardEvent, before: TxnMetadata | None, record: TxnMetadata) -> str:
-    """Return why the producer id or epoch changed; empty if it did not."""
+    """Return why the producer id or epoch changed, as one word such as `timeout`; empty if it did not."""
     identity = (record.producer_id, record.producer_epoch)
     if before is None or identity == (before.producer_id, before.producer_epoch):
         return ""

@@ -73,8 +73,8 @@ class DeliversAtOnce(Protocol):
 
 
 class MarkersAtOnce:
-    """Gathers the decisions of all shards of this process within one turn of the event loop, and sends their markers
-    together.
+    """Gathers the transactions that all shards of this process decide in one turn of the event loop; sends their
+    markers together.
 
     If the marker sender and the leaders are in this process, too, the markers are written without a wait.
     """
@@ -121,10 +121,10 @@ class MarkersAtOnce:
 
 
 class MarkerClient:
-    """Sends the markers of one shard's decisions, under one coordinator epoch.
+    """Sends the markers of one shard's decided transactions, under one coordinator epoch.
 
-    `slots` bounds the deliveries of the whole process. `with_attempt_trace` adds the trace of a Spark sink's attempt to
-    its markers.
+    `slots` bounds the deliveries of the whole process. `with_attempt_trace` adds the trace to markers that end an
+    attempt (one try to write a Spark micro-batch).
     """
 
     def __init__(

@@ -54,9 +54,9 @@ def client_of(request: RequestWithOrigin) -> Client:
 
 
 def request_number(origin: RequestOrigin | None) -> types_pb2.RequestNumber | None:
-    """Return the origin as a protobuf message, for the field `delayed_by` of a response that refuses a delayed request.
+    """Return the origin (connection and number) of a request as a protobuf message; None leaves the field out.
 
-    It names the newer request. None leaves the field out.
+    It is for the field `delayed_by` of a response that refuses a delayed request, where it names the newer request.
     """
     return None if origin is None else types_pb2.RequestNumber(**origin._asdict())
 

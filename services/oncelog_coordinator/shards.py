@@ -170,7 +170,9 @@ class TransactionTerm(ShardTerm):
     def trace(
         self, event: ShardEvent, decision: Decision[ShardRecord], machine: ShardMachine, now: Millis
     ) -> None:
-        """Move the current span into the trace of the transaction or attempt that this decision is about."""
+        """Move the current span into the trace of the transaction, or of the Spark micro-batch, that this decision is
+        about.
+        """
         running = spans.current()
         if running is not None:
             last = decision.records[-1] if decision.records else None

@@ -106,7 +106,7 @@ class TransactionTraces:
     ) -> int:
         """Record the span of a committed decision's append, and the root span of a transaction that it completes.
 
-        Returns the id of the trace in which the append can be seen; 0 if that is not kept.
+        Returns the id of the trace in which the append can be seen; 0 if that is not exported.
         """
         seen_in = 0
         recorder = spans.recorder
@@ -196,7 +196,9 @@ def is_kept(recorder: spans.Recorder, txn: TxnMetadata, now: Millis) -> bool:
 
 
 def exemplar(record: TxnMetadata, now: Millis) -> int:
-    """Return the transaction's trace id, to be shown beside its value in a histogram; 0 if its trace is not kept."""
+    """Return the transaction's trace id, to be shown beside its value in a histogram; 0 if its trace is not
+    exported.
+    """
     recorder = spans.recorder
     if recorder is None or record.trace is None:
         return 0
@@ -205,8 +207,9 @@ def exemplar(record: TxnMetadata, now: Millis) -> int:
 
 
 def trace_of_marker(marker: MarkerWanted) -> TraceContext | None:
-    """Return the trace context that a marker carries to the marker sender; None: it has no trace, or its trace is not
-    kept.
+    """Return the trace context that a marker carries to the marker sender.
+
+    None: the marker has no trace, or its trace is not exported.
     """
     recorder, trace = spans.recorder, marker.trace
     if trace is None:

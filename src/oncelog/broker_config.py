@@ -8,8 +8,8 @@ while the cluster runs, for one node or for all (empty name). Processes read it 
 this node's value  >  the value for all nodes  >  the process's setting  >  Kafka's default
 ```
 
-A default of topics (`log.retention.ms` and its like) may be set for one storage node: the replicas there follow it. A
-listener that is nothing else stores no topic, and takes none, though clients see it as a broker.
+A default of topics (`log.retention.ms` and its like) may be set for one storage node: the replicas there follow it. It
+cannot be set for a node that is only a listener, which stores no topic, though clients see it as a broker.
 """
 
 from collections.abc import Mapping

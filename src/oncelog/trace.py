@@ -1,6 +1,7 @@
 """The trace of a transaction: its ids, and the one way to write them (ADR 0028). Pure; `telemetry` records spans.
 
-`00-<trace id, 32 hex digits>-<span id, 16>-<flags, 2>` is W3C's traceparent; flag 1 says that the trace is kept.
+`00-<trace id, 32 hex digits>-<span id, 16>-<flags, 2>` is W3C's traceparent; flag 1 says that the trace is kept, which
+means exported.
 """
 
 import hashlib
@@ -19,7 +20,7 @@ _KEPT: Final = 1
 
 
 class Traceparent(NamedTuple):
-    """A span of another process, as a W3C traceparent names it, and whether its trace is kept."""
+    """A span of another process, as a W3C traceparent names it, and whether its trace is exported (kept)."""
 
     trace_id: int
     span_id: int

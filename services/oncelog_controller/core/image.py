@@ -204,7 +204,7 @@ class ClusterImage:
         return image
 
     def apply(self, offset: Offset, record: MetadataRecord) -> Change:
-        """Apply a journaled record to the image, and return what it changed. Asserts that the record fits."""
+        """Apply a journaled record to the metadata image, and return what it changed. Asserts that the record fits."""
         assert offset > self.metadata_offset, (offset, self.metadata_offset, record)
         self.metadata_offset = offset
         match record:
@@ -387,7 +387,7 @@ class ClusterImage:
         return Change(topics=tuple(self.topics), shards=tuple(self.shards))
 
     def to_state(self) -> dict[str, object]:
-        """Return the whole image in values that JSON can hold; `Snapshot` carries it."""
+        """Return the whole metadata in values that JSON can hold; a `Snapshot` record carries it."""
         return {
             "cluster_id": self.cluster_id,
             "controller": self.controller,

@@ -2,7 +2,7 @@
 
 A node that keeps a session is fenced from its registration to its first heartbeat, by which it says that it is ready.
 Fencing takes away the leaderships and shards of a node, and its place in each ISR that has another replica; it keeps
-its replicas. A node with a given id is removed instead (`given_ids`).
+its replicas. A node whose id the controller gave is removed instead (`given_ids`).
 
 The first registration creates the cluster. The internal topics and their shards wait for storage nodes and a
 coordinator. They are created in the append in which the last of these comes to life. With every role in one process,

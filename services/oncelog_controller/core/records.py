@@ -97,7 +97,9 @@ class NodeDrainChanged:
 
 @dataclass(frozen=True, slots=True)
 class NodeRemoved:
-    """A node is no longer registered: an operator removed it, or it had a given id and its session ended."""
+    """A node is no longer registered: an operator removed it, or its session ended and the controller had given its
+    id.
+    """
 
     node_id: int
 

@@ -151,9 +151,9 @@ class MemberSubscribed:
 
 @dataclass(frozen=True, slots=True)
 class TargetEpoch:
-    """A log record: the members' target assignments (KIP-848) that precede it belong to this group epoch.
+    """A log record of the group epoch that the members' target assignments belong to (KIP-848).
 
-    It is written after them, as in Kafka. Epoch None: the group is deleted.
+    It is written after the records of the assignments, as in Kafka. Epoch None: the group is deleted.
     """
 
     group_id: str

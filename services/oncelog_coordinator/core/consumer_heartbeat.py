@@ -269,8 +269,8 @@ def _resolve(change: Change, event: ConsumerHeartbeat, looked: LookedThrough) ->
     """Find the topics of each regular expression that is new, or whose topics may have changed since the last
     comparison.
 
-    A member's own new expression is compared at once. Then come the others, those first that waited longest. One
-    heartbeat compares at most `MATCHES_MAX` names, so that a burst of new topics does not stop the shard.
+    A member's own new expression is compared at once. Then come those of other members, those first that waited
+    longest. One heartbeat compares at most `MATCHES_MAX` names, so that a burst of new topics does not stop the shard.
     """
     group = change.group
     own = group.members[event.member_id].subscription.pattern

@@ -182,9 +182,8 @@ class SinkMachine:
         return self._map.attempt(sink, nonce)
 
     def transaction_views(self) -> tuple[LiveBranch, ...]:
-        """Return each Spark task's branch (its producer id) as a transaction, until its markers are written.
-
-        Two tries of one task have the same name; the newer is last.
+        """Return each Spark task's branch (its producer id) as a transaction, until its markers are written. Two tries
+        of one task have the same name; the newer is last.
         """
         return tuple(
             live_branch(attempt, branch)
@@ -406,7 +405,7 @@ class SinkMachine:
         """Answer the AddPartitionsToTxn that a partition leader sends before a task's first batch there (facts 8.4,
         8.5).
 
-        A task's producer id is never used again. So it is fenced once its attempt has ended, and not told to retry.
+        A task's producer id is never used again. So it is fenced once its try has ended, and not told to retry.
         """
         key = self._map.attempt_of_producer.get(event.producer_id)
         if key is None:

@@ -28,9 +28,9 @@ from oncelog_coordinator.core.sink_state import Attempt, Sink
 
 @dataclass(frozen=True, slots=True)
 class CommitVerdict:
-    """The answer to a CommitBatch, and which attempts it commits or aborts.
+    """The answer to a CommitBatch, and which attempts (tries to write a micro-batch) it commits or aborts.
 
-    `winners` are the tasks' branches that become visible; None: nothing is committed now.
+    `winners` are the tasks' branches (their producer ids) that become visible; None: nothing is committed now.
     """
 
     label: str

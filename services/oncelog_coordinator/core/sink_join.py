@@ -26,7 +26,7 @@ from oncelog_coordinator.core.sink_state import NOT_SEALED, SinkMap
 
 
 def joined_before(sinks: SinkMap, event: JoinAttempt) -> Branch | None:
-    """Return the branch (a producer id) that this very task attempt got by an earlier join; None: it has none."""
+    """Return the branch (a producer id) that this very try of a task got by an earlier join; None: it has none."""
     attempt = sinks.open_attempt(event.sink, event.nonce)
     if attempt is None:
         return None

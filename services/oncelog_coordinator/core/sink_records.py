@@ -117,7 +117,10 @@ class AttemptOpen:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A record of type BRANCH: one task's share of an attempt, with a producer id that is never used again."""
+    """A record of type BRANCH: one task's share of an attempt (a try to write a Spark micro-batch).
+
+    It has a producer id that is never used again.
+    """
 
     sink: str
     nonce: Nonce

@@ -64,14 +64,19 @@ class Attempt:
 
     @property
     def batch_id(self) -> int:
-        """The id of the attempt's batch; -1 before the first task has joined, because only the task names the batch."""
+        """The id of the micro-batch that this attempt tries to write; -1 before the first task has joined, as only
+        tasks name it.
+        """
         if self.decide is not None:
             return self.decide.batch_id
         return next((branch.batch_id for branch in self.branches.values()), NO_BATCH)
 
     @property
     def deadline_ms(self) -> Millis:
-        """The time at which the attempt times out, in milliseconds: its timeout after the newest open, join or seal."""
+        """The time at which this try to write a micro-batch times out, in milliseconds.
+
+        It is its timeout after it was opened, or after a task last joined it or sealed its rows.
+        """
         assert self.opened is not None, self
         newest = self.opened.opened_time_ms
         for branch in self.branches.values():
@@ -143,7 +148,7 @@ class Sink:
 
 
 class SinkMap:
-    """Every Spark sink of a shard by name, and which attempt each live producer id belongs to."""
+    """Every Spark sink of a shard by name, and the attempt (a try to write a micro-batch) of each live producer id."""
 
     def __init__(self) -> None:
         self.sinks: dict[str, Sink] = {}
@@ -285,9 +290,10 @@ def completion_records(
 
 
 def decision_number(nonce: bytes) -> int:
-    """Return the number that names an attempt's end in a `DecisionKey`. It is computed from the attempt's nonce.
+    """Return the number that names the end of an attempt (a try to write a micro-batch) in a `DecisionKey`.
 
-    It is not the sink epoch: a sink that is deleted and made anew counts from 1 again.
+    It is computed from the attempt's nonce. It is not the sink epoch: a sink that is deleted and made anew counts from
+    1 again.
     """
     return int.from_bytes(nonce[-8:], "big")
 

@@ -149,7 +149,8 @@ def decode_record(key: bytes, value: bytes | None) -> TxnRecord | None:
 
 
 def _origin_of(tag: bytes | None) -> RequestOrigin | None:
-    """Return the request origin in a tagged field; None without the field, or if its size is another.
+    """Return the request origin (connection and number) in a tagged field; None without the field, or if its size is
+    another.
 
     Without an origin the transaction is like one that Kafka wrote.
     """

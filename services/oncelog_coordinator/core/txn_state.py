@@ -248,8 +248,9 @@ class TxnMetadata:
     ) -> "TxnMetadata":
         """Return the state PrepareCommit or PrepareAbort, which is the decision.
 
-        An abort without an open transaction (TV2) gets `now` as its start: completion needs one. A producer that did
-        not ask for the end is fenced. Its request origin is dropped: late copies of its requests can no longer do harm.
+        An abort without an open transaction (TV2) gets `now` as its start: completion needs one. If the producer did
+        not ask for the end, it is fenced. The stored origin (connection and number) of its newest request is then
+        dropped: late copies of its requests can no longer do harm.
         """
         has_request = origin is not None or producer_epoch == self.producer_epoch
         return TxnMetadata(

@@ -44,7 +44,7 @@ def split_state_filters(
 ) -> tuple[tuple[TxnState, ...] | None, tuple[str, ...]]:
     """Return the states with these names, or None for all, and the names that are no state.
 
-    ListTransactions returns the latter as unknown; they match nothing.
+    ListTransactions answers which names are unknown; they match nothing.
     """
     if not names:
         return None, ()

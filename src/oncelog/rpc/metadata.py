@@ -47,7 +47,9 @@ class MetadataImage:
 
     @property
     def position(self) -> pb.MetadataPosition:
-        """How far this image is, and which controller wrote there. A process sends it to controllers."""
+        """How far this image of the metadata is, and which controller wrote there. A process sends it to
+        controllers.
+        """
         return pb.MetadataPosition(
             metadata_offset=self.metadata_offset,
             controller_epoch=self.controller_epoch,
@@ -286,7 +288,7 @@ class MetadataFollower:
         self._changed = asyncio.Event()
 
     async def newer_than(self, image: MetadataImage, timeout_s: float) -> bool:
-        """Return True as soon as the image is another than this one; False after `timeout_s`.
+        """Return True as soon as the metadata image is another than this one; False after `timeout_s`.
 
         It serves a caller whose call failed, or that found no owner: the next image usually names another one.
         """
@@ -299,13 +301,13 @@ class MetadataFollower:
         return True
 
     async def wait_until(self, metadata_offset: int, timeout_s: float = 5.0) -> None:
-        """Return once the image is at this offset or a later one. Raises TimeoutError."""
+        """Return once the metadata image is at this offset or a later one. Raises TimeoutError."""
         await self.wait_for(lambda image: image.metadata_offset >= metadata_offset, timeout_s)
 
     async def wait_for(
         self, holds: Callable[[MetadataImage], bool], timeout_s: float | None = 5.0
     ) -> None:
-        """Return once `holds` is true of the image. Raises TimeoutError."""
+        """Return once `holds` is true of the metadata image. Raises TimeoutError."""
         async with asyncio.timeout(timeout_s):
             while not holds(self.image):
                 await self._changed.wait()

@@ -22,7 +22,7 @@ def trace_message(trace: TransactionTrace, *, is_kept: bool) -> TraceContext:
 
 
 def read_trace(message: TraceContext) -> tuple[TransactionTrace, bool] | None:
-    """Return the trace in this message, and True if it is kept; None for an empty message or one that cannot be
+    """Return the trace in this message, and True if it is to be exported; None if the message is empty or cannot be
     read.
     """
     found = read_traceparent(message.traceparent)
