@@ -231,7 +231,7 @@ def _checked_url(text_url: str) -> URL:
 
 
 def _make_private(path: str) -> None:
-    """Create the database's file readable for this user only; the driver would make it readable for everybody.
+    """Create the database's file readable for this user only; SQLite's driver would make it readable for everybody.
 
     If that fails, no error is raised here: the driver raises one with the reason.
     """

@@ -110,7 +110,8 @@ class MetadataLog:
             await driver.stop(ErrorCode.NOT_CONTROLLER)
 
     async def ask(self, event: Callable[[int], MetadataEvent]) -> Answer:
-        """Send the machine the event that `event(request id)` makes; return its answer once its records are durable.
+        """Send the state machine the event that `event(request id)` makes; return its answer once its records are
+        durable.
 
         Raises DriverStopped when the outcome is unknown, MetadataUnavailable when nothing was decided.
         """
@@ -125,7 +126,7 @@ class MetadataLog:
         return self._journal is not None and await self._journal.may_append()
 
     def submit(self, event: MetadataEvent) -> bool:
-        """Send the machine an event that needs no answer. False if that is impossible now."""
+        """Send the state machine an event that needs no answer. False if that is impossible now."""
         if self._driver is None:
             return False
         try:

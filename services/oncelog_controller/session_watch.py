@@ -29,7 +29,7 @@ class SessionWatch:
     """Keeps the sessions of nodes while this controller is active, between `begin` and `end`.
 
     It is told of heartbeats and streams by `heartbeat_received`, `opened` and `closed`. When a session is over, the
-    machine gets `SessionsEnded`.
+    state machine gets `SessionsEnded`.
     """
 
     def __init__(

@@ -42,7 +42,9 @@ class Watchers:
 
     @property
     def image(self) -> ClusterImage:
-        """The committed metadata, which may be served without asking the machine. The caller must not change it."""
+        """The committed metadata, which may be served without asking the state machine. The caller must not change
+        them.
+        """
         return self._image
 
     def reset(self, image: ClusterImage) -> None:

@@ -1,4 +1,4 @@
-"""The GroupCoordinator service: protobuf requests become events of a group's machine, its answers become protobuf.
+"""The GroupCoordinator service: requests become events of a group's state machine, its answers become responses.
 
 Every method answers with Kafka error codes and raises nothing. What is wrong with the request itself comes first, then
 whether the shard is here, then the machine's answer. A JoinGroup or SyncGroup waits for the other members, which may
@@ -99,7 +99,7 @@ class GroupCoordinatorServicer:
         *fields: P.args,
         **named: P.kwargs,
     ) -> AnswerT:
-        """Send the group's machine an event of this class with these fields, and return its answer.
+        """Send the group's state machine an event of this class with these fields, and return its answer.
 
         Without an answer, because the shard is not here or has stopped, return `refused(error code)`. Where an answer's
         class has the error code as its first field, it is passed as `refused`.

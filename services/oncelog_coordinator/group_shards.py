@@ -123,8 +123,8 @@ class GroupShards(ShardTerms[ShardTerm]):
     # ------------------------------------------------------------------------------------------------ calls
 
     async def ask(self, group_id: str, event: Callable[[int], GroupEvent]) -> Answer:
-        """Send the group's machine the event that `event(request id)` makes; return its answer once its records are
-        committed.
+        """Send the group's state machine the event that `event(request id)` makes; return its answer once its records
+        are committed.
 
         Raises ShardUnavailable or DriverStopped.
         """
@@ -153,8 +153,8 @@ class GroupShards(ShardTerms[ShardTerm]):
         return origin.coordinator_epoch < term.coordinator_epoch
 
     def loaded(self, shard: int) -> LoadedShard | None:
-        """Return the shard with its running machine; None while it loads. Raises KeyError if it is not coordinated
-        here.
+        """Return the shard with its running state machine; None while it loads. Raises KeyError if it is not
+        coordinated here.
         """
         return self._terms[shard].loaded
 
@@ -166,7 +166,7 @@ class GroupShards(ShardTerms[ShardTerm]):
         return await driver.ask(event(request_id), request_id)
 
     def machine(self, group_id: str) -> tuple[Partition, GroupMachine]:
-        """Return the partition that keeps the group's offsets, and the machine of that shard. Raises
+        """Return the partition that keeps the group's offsets, and the state machine of that shard. Raises
         ShardUnavailable.
         """
         term = self._term_for(group_id)

@@ -1,4 +1,4 @@
-"""The client that sends the markers of a shard's decisions to the marker sender, and reports the outcome to the
+"""The client that sends the markers of a shard's decisions to the marker sender, and reports the outcome to the state
 machine.
 
 There is one task per decision, because a delivery ends only when every partition leader has its marker. Repeating the
@@ -154,7 +154,7 @@ class MarkerClient:
         """The unwritten markers of decisions whose delivery was refused in part. Only those are sent again."""
 
     def send(self, effect: Send) -> None:
-        """Start the delivery of the markers that the machine's `Send` effect names. This returns at once."""
+        """Start the delivery of the markers that the state machine's `Send` effect names. This returns at once."""
         assert effect.destination == MARKER_SENDER, effect
         wanted = effect.message
         assert isinstance(wanted, MarkersWanted), effect
@@ -169,7 +169,7 @@ class MarkerClient:
             self._begin(wanted)
 
     def tried(self, wanted: MarkersWanted, *, is_delivered: bool) -> None:
-        """Tell the machine that the markers are written. If they could not be written at once, start the ordinary
+        """Tell the state machine that the markers are written. If they could not be written at once, start the ordinary
         delivery.
         """
         if is_delivered:

@@ -22,7 +22,7 @@ class RequestOrigins(NamedTuple):
     """Where a request came in, its connection and number there, and which requests earlier refusals of its client
     named.
 
-    The machine compares them to tell a delayed request from a current one (`core.request_origin`).
+    The state machine compares them to tell a delayed request from a current one (`core.request_origin`).
     """
 
     origin: RequestOrigin | None

@@ -1,4 +1,4 @@
-"""The TransactionCoordinator service: protobuf requests become events of a shard's machine, answers become protobuf.
+"""The TransactionCoordinator service: requests become events of a shard's state machine, its answers become responses.
 
 Every method answers with Kafka error codes and raises nothing. The order of the first checks is facts 8.1: what is
 wrong with the request itself, then whether the shard is here, then the machine.
@@ -96,8 +96,8 @@ class TransactionCoordinatorServicer(SinkCalls):
         *fields: P.args,
         **named: P.kwargs,
     ) -> AnswerT:
-        """Send the id's machine an event of this class with these fields, and return its answer; without an answer,
-        `refused(error code)`. Often `refused` is the answer's class, whose first field is the code.
+        """Send the id's state machine an event of this class with these fields, and return its answer; without an
+        answer, `refused(error code)`. Often `refused` is the answer's class, whose first field is the code.
         """
         try:
             answer: AnswerT = await self._shards.ask(

@@ -1,4 +1,4 @@
-"""How the records of a shard's machine are written into its log as batches, and read again."""
+"""How the records of a shard's state machine are written into its log as batches, and read again."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
@@ -27,19 +27,21 @@ class Run(NamedTuple):
 
 
 class RecordFormat(Protocol[RecordT]):
-    """Turns the records of one kind of machine (transactions or groups) into log records, and back."""
+    """Turns the records of one kind of state machine (transactions or groups) into log records, and back."""
 
     def encode(self, records: Sequence[RecordT], now: int) -> Iterable[Run]:
-        """Return the batches to write: together and in order, one log record for each record of the machine."""
+        """Return the batches to write: together and in order, one log record for each record of the state machine."""
 
     def decode(self, header: BatchHeader, key: bytes, value: bytes | None) -> RecordT | None:
-        """Return the machine's record for this key and value of a log record; None: its kind is newer than this build.
+        """Return the state machine's record for this key and value of a log record; None: its kind is newer than this
+        build.
 
         Raises ValueError or OncelogError for a damaged one.
         """
 
     def decode_control(self, header: BatchHeader, data: bytes, at: int) -> RecordT | None:
-        """Return the machine's record for a control batch (a transaction marker) whose bytes begin at `at` in `data`.
+        """Return the state machine's record for a control batch (a transaction marker) whose bytes begin at `at` in
+        `data`.
 
         None: it makes no record.
         """

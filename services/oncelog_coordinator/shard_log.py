@@ -7,8 +7,8 @@ Only the shard's coordinator writes here, and three things keep it so:
 * the coordinator is an idempotent producer to its shard, with a producer id of its own for each load. It repeats an
   append whose answer was lost byte for byte, and the leader answers for the first one.
 
-An append without an answer within `append_timeout_ms` fails: the machine is dropped, and a replay finds out what was
-written. Replay reads to the log's end, not to the high watermark (facts 1.1, row 3). But it waits until the high
+An append without an answer within `append_timeout_ms` fails: the state machine is dropped, and a replay finds out what
+was written. Replay reads to the log's end, not to the high watermark (facts 1.1, row 3). But it waits until the high
 watermark has passed what it read: markers must not go out for a decision that a lost leader takes with it.
 
 A `RecordFormat` says what the records are. A group shard also writes parts of clients' transactions: offsets under the
@@ -125,8 +125,9 @@ class AppendsAtOnce(Protocol):
 
 
 class ShardLog(Generic[RecordT]):
-    """The journal that a shard's driver writes to and replays from, for one load; it implements
-    `oncelog.journal.Journal`.
+    """The journal of one load of a shard; it implements `oncelog.journal.Journal`.
+
+    The shard's driver, which runs its state machine, writes to it and replays from it.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """The shards of one kind on this node: loaded when the metadata assigns them, dropped when it takes them away.
 
 An assignment is a shard and a coordinator epoch. A greater epoch is a new term even on the same node. Each term has its
-own journal, machine and driver, which feeds events to the machine and writes its records. A machine that fails is
+own journal, state machine and driver, which feeds events to the machine and writes its records. A machine that fails is
 dropped and replayed in the same term. One that was fenced is dropped and waits for the metadata to say who coordinates
 the shard now. A caller is told COORDINATOR_LOAD_IN_PROGRESS while the shard loads and NOT_COORDINATOR when it is not
 ours (facts 8.1, 8.10).
@@ -34,7 +34,7 @@ at once."""
 
 
 class ShardUnavailable(OncelogError):
-    """The shard has no machine that could answer now; `error_code` tells the client whether to wait or to look
+    """The shard has no state machine that could answer now; `error_code` tells the client whether to wait or to look
     elsewhere.
     """
 
@@ -52,8 +52,8 @@ Answer: TypeAlias = Any
 
 
 class LoadedShard(NamedTuple):
-    """A shard with its running driver. `close(has_moved)` stops its helpers, such as the marker client, after the
-    driver.
+    """A shard with the driver that runs its state machine. `close(has_moved)` stops its helpers, such as the marker
+    client.
     """
 
     driver: Driver
@@ -111,7 +111,7 @@ class ShardTerms(ABC, Generic[TermT]):
 
     @abstractmethod
     def _new_loaded_shard(self, term: TermT) -> LoadedShard:
-        """Return a fresh machine with its journal and its driver (which feeds it events), not yet started."""
+        """Return a fresh state machine with its journal and its driver (which feeds it events), not yet started."""
 
     def _report(self, term: TermT, state: str) -> None:
         """Publish in the live feed whether a shard is loading, loaded, lost or moved away."""
@@ -172,7 +172,7 @@ class ShardTerms(ABC, Generic[TermT]):
         return None if number is None else self._terms.get(number)
 
     def drivers(self) -> list[tuple[TermT, Driver]]:
-        """Return every shard of this node that has any state, with its driver.
+        """Return every shard of this node that has any state, with the driver that runs its state machine.
 
         Raises ShardUnavailable while one is loading (facts 3).
         """
@@ -185,7 +185,7 @@ class ShardTerms(ABC, Generic[TermT]):
         return found
 
     def active(self) -> Iterator[tuple[TermT, Driver]]:
-        """Yield every loaded shard with its driver. The simulator reads them."""
+        """Yield every loaded shard with the driver that runs its state machine. The simulator reads them."""
         return ((term, term.driver) for term in self._terms.values() if term.driver is not None)
 
     # ------------------------------------------------------------------------------------------------ assignment
@@ -243,7 +243,10 @@ class ShardTerms(ABC, Generic[TermT]):
         self.labels[label] += 1
 
     def _on_failure(self, term: TermT, failure: AppendFailed) -> None:
-        """Load the shard again after an append failed and its machine was dropped. The driver calls this last."""
+        """Load the shard again after an append failed and its state machine was dropped.
+
+        The driver that ran the machine calls this last.
+        """
         loaded, term.loaded = term.loaded, None
         self._report(term, f"lost, an append failed: {failure}")
         if loaded is not None:

@@ -1,4 +1,5 @@
-"""The transaction shards of this node, found by transactional.id: each is a machine with its journal and marker client.
+"""The transaction shards of this node, found by transactional.id: each is a state machine with its journal and marker
+client.
 
 `shard_terms` has what is the same for every kind of shard.
 """
@@ -111,14 +112,15 @@ class TransactionTerm(ShardTerm):
         """The marker client of the shard, set while the shard is loaded."""
 
     def about_to_decide(self, before: TxnMetadata | None) -> None:
-        """Store the transaction as it is before the machine decides on the next event; None: its id is unknown.
+        """Store the transaction as it is before the state machine decides on the next event; None: its id is unknown.
 
         `observe` publishes it beside the new state.
         """
         self._before = before
 
     def observe(self, event: ShardEvent, decision: Decision[ShardRecord], now: Millis) -> None:
-        """Publish a decision in the live feed, and measure it. The driver calls this for each one.
+        """Publish a decision in the live feed, and measure it. The driver that runs the state machine calls this for
+        each one.
 
         If it completes a transaction, the callers that wait for that are woken.
         """
@@ -138,8 +140,9 @@ class TransactionTerm(ShardTerm):
     def committed(
         self, event: ShardEvent, decision: Decision[ShardRecord], decided_ns: int
     ) -> None:
-        """Record the span and the duration of a decision's append. The driver calls this once its records are
-        committed.
+        """Record the span and the duration of a decision's append.
+
+        The driver that runs the shard's state machine calls this once the decision's records are committed.
         """
         if not decision.records:
             return
@@ -153,7 +156,7 @@ class TransactionTerm(ShardTerm):
         self._append_times.observe((now_ns - decided_ns) / 1e9, trace_id)
 
     def about_to_trace(self, event: ShardEvent, machine: ShardMachine) -> ShardEvent:
-        """Return the event that the machine is to decide, with a trace if it may begin a transaction.
+        """Return the event that the state machine is to decide, with a trace if it may begin a transaction.
 
         This is called in a process that records spans. For an event of a Spark sink it copies the sink's attempts
         (tries to write a micro-batch), as the decision may remove them.
@@ -249,7 +252,7 @@ class Shards(ShardTerms[TransactionTerm]):
     # ------------------------------------------------------------------------------------------------ calls
 
     async def ask(self, transactional_id: str, event: Callable[[int], ShardEvent]) -> Answer:
-        """Send the id's machine the event that `event(request id)` makes; return its answer once its records are
+        """Send the id's state machine the event that `event(request id)` makes; return its answer once its records are
         committed.
 
         A transaction is usually complete a moment after EndTxn was answered, and clients that are told
@@ -271,7 +274,7 @@ class Shards(ShardTerms[TransactionTerm]):
         return answer
 
     def ask_at_once(self, transactional_id: str, event: AddPartitions | EndTxn) -> Answer | None:
-        """Return the machine's answer if it is a success and could be committed without a wait.
+        """Return the state machine's answer if it is a success and could be committed without a wait.
 
         None: nothing was changed, and the caller uses `ask`.
         """
@@ -457,7 +460,7 @@ class Shards(ShardTerms[TransactionTerm]):
 
 
 def _is_delayed(answer: object) -> bool:
-    """True if the machine refused the request as a delayed one (`core.request_origin`).
+    """True if the state machine refused the request as a delayed one (`core.request_origin`).
 
     To wait for the transaction's completion would then not help.
     """

@@ -40,7 +40,7 @@ P = ParamSpec("P")
 class SinkCalls:
     """The methods of the TransactionCoordinator service for Spark sinks. A sink's name selects its shard.
 
-    Answers of the machine and responses have the same fields.
+    Answers of the state machine and responses have the same fields.
     """
 
     def __init__(self, shards: Shards) -> None:
@@ -148,7 +148,7 @@ class SinkCalls:
         *fields: P.args,
         **named: P.kwargs,
     ) -> AnswerT:
-        """Send the sink's machine an event of this class with these fields, and return its answer.
+        """Send the sink's state machine an event of this class with these fields, and return its answer.
 
         Without an answer, because the shard is not here or has stopped, return `refused(error code, reason)`. Where an
         answer's class has these two as its first fields, it is passed as `refused`.

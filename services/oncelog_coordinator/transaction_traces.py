@@ -1,6 +1,6 @@
 """The spans that a transaction shard records for its decisions (ADR 0028).
 
-The trace begins in `with_trace`, which adds it to an AddPartitionsToTxn right before the machine decides on that.
+The trace begins in `with_trace`, which adds it to an AddPartitionsToTxn right before the state machine decides on that.
 `decided` moves the request's spans into the trace, and gives them the decision's label. `committed` records how long
 the append took; when it completes the transaction, it records the root span, too. `root_again` exports the root span of
 a completion that another coordinator wrote. A process without tracing does none of it.

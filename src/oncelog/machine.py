@@ -42,7 +42,8 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class SetTimer:
-    """An effect: give the machine `event` after `after_ms`, plus up to `jitter_ms` that the driver draws by chance.
+    """An effect: give the state machine `event` after `after_ms`, plus up to `jitter_ms` that the driver draws by
+    chance.
 
     It replaces a timer of the same name.
     """
@@ -64,7 +65,8 @@ Effect = Reply | Send | SetTimer | CancelTimer
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[RecordOut]):
-    """What a machine decides on an event: the records to append, and the effects that follow once they are committed.
+    """What a state machine decides on an event: the records to append, and the effects that follow once they are
+    committed.
 
     `label` names the branch taken (`"prepared"`, `"fenced"`): it is the log line, the metric and the coverage mark.
     """

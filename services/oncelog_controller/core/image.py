@@ -1,7 +1,7 @@
 """The metadata image: the cluster (nodes, topics, shards, configs) as the journal's records so far describe it.
 
-Only `apply` changes an image, and it returns what it touched. So the same replay feeds the machine, which decides on
-it, and the watchers' stream, which must say what changed. Everything inside is immutable and replaced.
+Only `apply` changes an image, and it returns what it touched. So the same replay feeds the state machine, which decides
+on it, and the watchers' stream, which must say what changed. Everything inside is immutable and replaced.
 """
 
 from collections.abc import Mapping, Sequence

@@ -156,7 +156,8 @@ def heartbeat(image: ClusterImage, event: NodeHeartbeat, rules: MetadataRules) -
 
 
 def plain_heartbeat(image: ClusterImage, event: NodeHeartbeat) -> HeartbeatAnswer | None:
-    """Return the answer to a heartbeat that changes nothing in the metadata; None for one that the machine must decide.
+    """Return the answer to a heartbeat that changes nothing in the metadata; None for one that the state machine must
+    decide.
 
     The shell answers such heartbeats from the committed image, also while nothing can be written.
     """

@@ -162,7 +162,7 @@ def timeout_timer(ongoing: TxnMetadata, now: Millis) -> SetTimer:
 def _absent(
     present: tuple[Partition, ...], requested: tuple[Partition, ...]
 ) -> tuple[Partition, ...]:
-    """Return the requested partitions that are not present, each once, in the order of the request."""
+    """Return those of the requested partitions that are not in `present`, each once, in the order of the request."""
     if len(requested) == 1:
         return () if requested[0] in present else requested
     known = frozenset(present)

@@ -1,7 +1,7 @@
 """The changes that one request or timer makes to a group of the consumer protocol (KIP-848).
 
-`Change` gathers the records of one event. It applies each to its own copy of the group, exactly as the machine will
-once the record is committed. The steps that requests of both group protocols share are functions over a `Change`:
+`Change` gathers the records of one event. It applies each to its own copy of the group, exactly as the state machine
+will once the record is committed. The steps that requests of both group protocols share are functions over a `Change`:
 subscribe, assign, and bring a member closer to its target assignment.
 """
 

@@ -10,8 +10,8 @@ STABLE ── target takes partitions away ──▶ UNREVOKED ── the member
 ```
 
 A partition is added to a member only when no other member has it, assigned or still to revoke: that alone keeps two
-members from owning it. Every change is one of the six records below. The running machine and a replay change a group
-only through `applied`, so they cannot differ.
+members from owning it. Every change is one of the six records below. The running state machine and a replay change a
+group only through `applied`, so they cannot differ.
 """
 
 from collections.abc import Mapping

@@ -180,9 +180,9 @@ def end_transaction(
 ) -> Decision[GroupRecord]:
     """Return the decision on a transaction marker: pending offsets become the group's, or are dropped.
 
-    `started` is the producer's last transaction that this machine accepted since its load. Answers REQUEST_TIMED_OUT if
-    the transaction's coordinator must be asked first. The caller asks it, puts the answer into the event, and sends the
-    event again.
+    `started` is the producer's last transaction that this state machine accepted since its load. Answers
+    REQUEST_TIMED_OUT if the transaction's coordinator must be asked first. The caller asks it, puts the answer into the
+    event, and sends the event again.
     """
     is_late = _is_late(offsets, started, event)
     if event.transactional_id and is_late is not False and not _is_start_known(started, event):

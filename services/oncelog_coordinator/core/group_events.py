@@ -1,7 +1,7 @@
-"""The events that a group shard's machine decides, and its answers: requests of clients, markers, and timers.
+"""The events that a group shard's state machine decides, and its answers: requests of clients, markers, and timers.
 
-All times are milliseconds. `request_id` is given by the machine's driver, the shell that takes the request, and tells
-it whom to answer.
+All times are milliseconds. `request_id` is given by the driver, which takes a request and runs the machine. It tells
+the driver whom to answer.
 """
 
 from collections.abc import Mapping

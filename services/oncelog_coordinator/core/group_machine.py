@@ -319,7 +319,7 @@ class GroupMachine:
             self._groups[group_id] = Group(group_id)
 
     def resume(self, now: Millis) -> Sequence[Effect]:
-        """Return the timers that a machine needs after its load from the log: sessions, rebalances, clean-up.
+        """Return the timers that a state machine needs after its load from the log: sessions, rebalances, clean-up.
 
         Each member has one whole session to reach this coordinator.
         """
@@ -361,7 +361,7 @@ class GroupMachine:
         return self._offsets
 
     def started(self, producer_id: ProducerId) -> TransactionStarted | None:
-        """Return the last transaction of this producer that this machine accepted since its load; None: there was
+        """Return the last transaction of this producer that this state machine accepted since its load; None: there was
         none.
         """
         return self._starts.get(producer_id)

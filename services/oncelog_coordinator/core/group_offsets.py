@@ -6,7 +6,7 @@ later record of the log has committed a newer one. An abort drops it. A reader t
 while one is pending.
 
 Producer epochs and coordinator epochs are compared here as a partition's leader compares them. The leader must not
-refuse what the machine has already applied.
+refuse what the state machine has already applied.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """A rebalance of a classic group, from its reason to the generation in which it ends.
 
 `Change` gathers what one event does to one group: its next state, the replies, the sessions that are extended. It is a
-value under construction, not state: `decision()` returns all of it, and the machine changes only in `apply`.
+value under construction, not state: `decision()` returns all of it, and the state machine changes only in `apply`.
 
 A rebalance waits for every member to join again, at most for the longest rebalance timeout among them. Then the members
 that have not joined are removed, unless they are static: a static member keeps its place until its session ends. The
@@ -54,7 +54,7 @@ def time_to_join(group: Group) -> SetTimer:
 class Change:
     """What one event does to a classic group: the next state of `group`, the replies and the timers.
 
-    `decision()` returns it as the machine's decision.
+    `decision()` returns it as the state machine's decision.
     """
 
     def __init__(self, group: Group, config: GroupConfig, now: Millis) -> None:

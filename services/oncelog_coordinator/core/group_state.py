@@ -7,7 +7,7 @@ Empty ── first member ──▶ PreparingRebalance ── all have joined, o
                              └───────── a member joins anew, leaves or falls silent ── Stable
 ```
 
-Kafka's Dead is a group that is not there. A group is written to the log when it becomes Stable or Empty. Only the
+Kafka's Dead is a group that is not there. A group is written to the log when it becomes Stable or Empty. Only the state
 machine's memory has which members wait for an answer, which have joined a running rebalance, and when each last sent a
 request. A new coordinator learns these from the members' next requests.
 """

@@ -1,4 +1,4 @@
-"""The messages between a shard's machine and the marker sender: the markers of a decision, and how their delivery
+"""The messages between a shard's state machine and the marker sender: the markers of a decision, and how their delivery
 ended.
 
 Both machines of a shard (ordinary transactions and Spark sinks) use these messages. A machine that has decided to
@@ -28,8 +28,8 @@ SINK_MACHINE: Final = "sink"
 class DecisionKey(NamedTuple):
     """Names one decision to commit or abort, so that a late report of its markers cannot complete a later decision.
 
-    It is valid while the machine is loaded. `number` must differ between two decisions of the same name: a TV1 producer
-    keeps its epoch, so the producer id and epoch are not enough.
+    It is valid while the state machine is loaded. `number` must differ between two decisions of the same name: a TV1
+    producer keeps its epoch, so the producer id and epoch are not enough.
     """
 
     machine: str
@@ -80,7 +80,7 @@ class DeliveryOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MarkersDelivered:
-    """The event by which the marker sender reports to a machine how a delivery of markers ended.
+    """The event by which the marker sender reports to a state machine how a delivery of markers ended.
 
     While a machine is loaded the shell asks for each delivery once, reports one outcome, and asks again only after a
     refusal. A report for a decision that no longer waits is ignored.

@@ -1,4 +1,4 @@
-"""The machine of one `__transaction_state` partition: ordinary transactions and Spark sinks side by side in one log.
+"""The state machine of one `__transaction_state` partition: transactions and Spark sinks side by side in one log.
 
 Events are routed by type, records by the type in their key. The two share no state but the names. A transactional.id
 belongs to its first user: a producer is refused a sink's name, and a sink is refused a producer's. Names that oncelog

@@ -7,7 +7,7 @@ Empty ──▶ Ongoing ──▶ PrepareCommit ──▶ CompleteCommit ──�
 ```
 
 Kafka keeps a `pendingState` beside this state while a record is on its way to the log. We do not: a record is applied
-as soon as it is decided. Replies and sends wait until it is committed, and a failed append drops the machine. So
+as soon as it is decided. Replies and sends wait until it is committed, and a failed append drops the state machine. So
 `PrepareEpochFence` and `Dead`, which in Kafka exist only as pending states, are never stored here either.
 
 A producer that starts again over a prepared transaction gets a new identity beside the transaction's own (KIP-939).

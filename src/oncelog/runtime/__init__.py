@@ -1,5 +1,5 @@
-"""Runs state machines in a real process: a driver, which writes their records and releases their replies, and its
-clock.
+"""Runs state machines in a real process: a driver gives them events, writes their records and releases their
+replies.
 """
 
 from oncelog.runtime.clock import Clock, SystemClock

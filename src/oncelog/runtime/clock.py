@@ -1,4 +1,4 @@
-"""Clocks: the time by which a machine decides. A test can replace it."""
+"""Clocks: the time by which a state machine decides. A test can replace it."""
 
 import time
 from typing import Protocol

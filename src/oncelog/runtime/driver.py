@@ -59,7 +59,7 @@ STOP_TIMEOUT_S: Final = 2.0
 
 
 class DriverStopped(OncelogError):
-    """The machine was dropped before this event was decided or its records committed: the outcome is unknown.
+    """The state machine was dropped before this event was decided or its records committed: the outcome is unknown.
 
     `error_code` is what the client gets: it tells it to retry here, or to look for the owner elsewhere.
     """
@@ -132,7 +132,7 @@ class Driver:
         self._next_request_id = 0
 
     async def start(self) -> None:
-        """Replay the journal into the machine, then release the effects that `resume` returns: timers and sends.
+        """Replay the journal into the state machine, then release the effects that `resume` returns: timers and sends.
 
         Raises what the journal's replay raises.
         """
@@ -145,12 +145,12 @@ class Driver:
 
     @property
     def stopped(self) -> ErrorCode | None:
-        """None while the machine runs; otherwise the error code that clients get."""
+        """None while the state machine runs; otherwise the error code that clients get."""
         return self._stopped
 
     @property
     def is_settled(self) -> bool:
-        """True if every decision is committed, so that the machine's state may be told to clients."""
+        """True if every decision is committed, so that the state machine's state may be told to clients."""
         return self._stopped is None and not self._queue and not self._appending
 
     def request_id(self) -> int:
@@ -159,7 +159,7 @@ class Driver:
         return self._next_request_id
 
     async def ask(self, event: _Event, request_id: int) -> Answer:
-        """Let the machine decide on `event`, which carries `request_id`; return its answer once the records are
+        """Let the state machine decide on `event`, which carries `request_id`; return its answer once the records are
         committed.
 
         Raises DriverStopped.
@@ -175,8 +175,8 @@ class Driver:
             self._replies.pop(request_id, None)
 
     def ask_at_once(self, event: _Event) -> Answer | None:
-        """Let the machine decide on an event, and return its answer if it succeeds and its records can be committed
-        without a wait.
+        """Let the state machine decide on an event, and return its answer if it succeeds and its records can be
+        committed without a wait.
 
         None: nothing was written or changed, and the caller uses `ask`, which waits or raises the error. A machine's
         `decide` changes nothing by itself.
@@ -199,7 +199,7 @@ class Driver:
         return reply.answer
 
     def submit(self, event: _Event) -> None:
-        """Let the machine decide on `event` now. Its effects are released when its records are committed. Raises
+        """Let the state machine decide on `event` now. Its effects are released when its records are committed. Raises
         DriverStopped.
         """
         if self._stopped is not None:
@@ -217,7 +217,7 @@ class Driver:
             self._let_out(event, decision, decided_ns)
 
     def _decide(self, event: _Event) -> tuple[_Event, Decision[_Record], Millis]:
-        """Complete the event (`enrich`), and return it with the machine's decision on it and the time of that."""
+        """Complete the event (`enrich`), and return it with the state machine's decision on it and the time of that."""
         if self._enrich is not None:
             event = self._enrich(event)
         now = self._clock.now()
@@ -229,7 +229,7 @@ class Driver:
             raise DriverStopped(ErrorCode.UNKNOWN_SERVER_ERROR) from error
 
     def _take(self, event: _Event, decision: Decision[_Record], now: Millis) -> int:
-        """Apply the decision's records to the machine, and call the observers.
+        """Apply the decision's records to the state machine, and call the observers.
 
         Returns the time of the decision in ns of Unix time, or 0 if no callback needs it.
         """
@@ -242,7 +242,9 @@ class Driver:
         return 0 if self._committed is None else time.time_ns()
 
     async def stop(self, error_code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
-        """Stop the driver: requests that wait get `error_code`, and an append under way gets a moment to end."""
+        """Stop running the state machine: requests that wait get `error_code`, and an append under way gets a moment to
+        end.
+        """
         self._refuse(error_code)
         writer = self._writer
         if writer is None or writer is asyncio.current_task():
@@ -313,8 +315,8 @@ class Driver:
         return await self._has("confirming", self._confirm())
 
     async def _has(self, doing: str, call: Awaitable[object]) -> bool:
-        """Await an append or confirmation of the journal. False: it failed or its outcome is unknown, so the machine
-        was dropped.
+        """Await an append or confirmation of the journal. False: it failed or its outcome is unknown, so the state
+        machine was dropped.
         """
         self._appending = True
         try:
@@ -384,7 +386,7 @@ class Driver:
                 self._set_timer(SetTimer(name, TIMER_RETRY_MS, event))
 
     def _break(self, doing: str, error: Exception) -> None:
-        """Stop the driver because of a bug: the machine's state may disagree with the journal, so its owner replays."""
+        """Stop running the state machine because of a bug: it may disagree with the journal, so its owner replays."""
         _log.error("%s: broke while %s; the machine is replayed", self.name, doing, exc_info=error)
         if self._stopped is None:
             self._refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
