@@ -57,7 +57,7 @@ class ProducerIds:
         return ProducerId(claimed)
 
     async def claim_when_ready(self) -> ProducerId:
-        """Return a producer id as `claim` does, but wait for a block. It waits without limit, so the caller sets
+        """Return a producer id as `claim` does, but wait if none is at hand. It waits without limit, so the caller sets
         one.
         """
         while (claimed := self.claim()) is None:
@@ -65,8 +65,9 @@ class ProducerIds:
         return claimed
 
     async def start(self) -> None:
-        """Wait until the first block has arrived. It waits without limit, so the caller sets one; the fetch continues
-        after it.
+        """Wait until the first block of producer ids has arrived from the controller.
+
+        It waits without limit, so the caller sets one; the fetch continues after it.
         """
         self._prefetch()
         await self._arrived.wait()

@@ -40,8 +40,10 @@ class ConfigKey:
     """True if messages must not repeat a value that somebody sent for the key."""
 
     def check(self, value: str) -> str:
-        """Return the value as it is stored.
-        Raises KafkaError(INVALID_CONFIG) that names the key, the value and what is allowed."""
+        """Return the value as it is stored, if it is valid.
+
+        Raises KafkaError(INVALID_CONFIG) that names the key, the value and what is allowed.
+        """
         checked = self._checked(value.strip())
         if self.unsupported and checked != self.default:
             raise self._refuse(value, f"is refused: {self.unsupported}; leave {self.default!r}")

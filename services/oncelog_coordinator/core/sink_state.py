@@ -75,7 +75,7 @@ class Attempt:
     def deadline_ms(self) -> Millis:
         """The time at which this try to write a micro-batch times out, in milliseconds.
 
-        It is its timeout after it was opened, or after a task last joined it or sealed its rows.
+        That is its `timeout_ms` after it was opened, or after a task last joined it or sealed its rows.
         """
         assert self.opened is not None, self
         newest = self.opened.opened_time_ms

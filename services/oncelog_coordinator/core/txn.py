@@ -121,9 +121,10 @@ class TxnMachine:
     def apply(self, offset: Offset, record: TxnRecord) -> None:
         """Store the newest state of a transactional.id.
 
-        Before `resume`, records come from a compacted log, and states may be missing in between. The number that names
-        a decision in its `DecisionKey` is computed from the offset of the record before it, not from its own. So no two
-        decisions ever have the same number, even if compaction removes records before a load.
+        Before `resume`, records come from a compacted log, and states may be missing in between. Each decision to
+        commit or abort gets a number, by which the report of its markers finds it (`DecisionKey`). It is computed from
+        the offset of the record before the decision's, not from its own. So no two decisions ever have the same number,
+        even if compaction removes records before a load.
         """
         number = self._last_number + 1 if self._is_live else offset + 1
         self._last_number = offset + 1

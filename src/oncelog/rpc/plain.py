@@ -50,7 +50,9 @@ class WriteTxnMarkersRequest:
 
 @dataclass(slots=True)
 class DeliverMarkersRequest:
-    """`marker_sender_pb2.DeliverMarkersRequest` for a call within the process, with decisions of several shards."""
+    """`marker_sender_pb2.DeliverMarkersRequest` for a call within the process: markers for transactions of several
+    shards.
+    """
 
     markers: Sequence[TxnMarker]
     metadata_offset: int
