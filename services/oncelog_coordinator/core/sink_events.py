@@ -1,5 +1,7 @@
 """The events of Spark sinks, and their answers. The fields mirror `coordinator.proto`; its comments explain them.
 
+An attempt is one try to write a micro-batch; a branch is one task's share of it, with a producer id of its own.
+
 Every event with a `request_id` is answered once. An answer has two halves. `error_code` says that the call itself
 failed: a bad argument, no producer id at hand, a bound reached. `answer` says whether the attempt, branch or batch was
 accepted, skipped or fenced; each of these is expected. `error_message` is for people in both cases.
@@ -57,8 +59,8 @@ class SealBranch:
 
 @dataclass(frozen=True, slots=True)
 class BranchMessage:
-    """The message that one Spark task returned to its driver: which branch it wrote with, or that it skipped the
-    batch.
+    """The message that one Spark task returned to its driver: with which branch (its producer id) it wrote, or that it
+    skipped the batch.
     """
 
     nonce: bytes

@@ -3,7 +3,8 @@ expire.
 
 A sink holds the last batch ids, which make a batch that runs again harmless. So a streaming sink stays until an
 operator deletes it. A batch job has a sink of its own for each jobId; it expires when no run has opened it for seven
-days, as a transactional.id does in Kafka. A sink with an open attempt, or with markers under way, is never removed.
+days, as a transactional.id does in Kafka. A sink is never removed while a try to write a batch is open, or its markers
+are under way.
 """
 
 from typing import Final, assert_never

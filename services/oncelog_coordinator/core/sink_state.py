@@ -1,8 +1,9 @@
 """The state of Spark sinks: a map from record key to newest record, and what follows from it.
 
-Whether an attempt is open, which batch was committed last and when an attempt is overdue are computed from the records,
-and never stored. So a log of which compaction left only the newest records replays to the same answers. For the same
-reason nothing depends on the order in which records were first seen: what has an order is sorted.
+An attempt is one try to write a micro-batch. Whether it is open, which batch was committed last and when an attempt is
+overdue are computed from the records, and never stored. So a log of which compaction left only the newest records
+replays to the same answers. For the same reason nothing depends on the order in which records were first seen: what has
+an order is sorted.
 """
 
 from dataclasses import dataclass, field

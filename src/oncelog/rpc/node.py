@@ -362,7 +362,9 @@ class Node:
     # ------------------------------------------------------------------------------------------------ session
 
     async def _stay(self) -> None:
-        """Keep the heartbeat stream and the metadata stream with the active controller, for ever."""
+        """Keep the heartbeat stream and the metadata stream with the active controller, for ever; register again where
+        needed.
+        """
         backoff = Backoff(RETRY_PAUSE_MS, RETRY_PAUSE_MAX_MS)
         is_quiet = False
         while True:

@@ -83,7 +83,7 @@ class VerifyRequest:
 class RequestOrigin(NamedTuple):
     """`types_pb2.RequestOrigin` for calls within the process: the connection, number and client of a request.
 
-    Its client was not refused before.
+    A request of a client that was refused before is sent as the protobuf message, which also names the refusal.
     """
 
     listener: int

@@ -1,7 +1,8 @@
 """The methods that a process serves: from a method's path to its servicer, and from the servicer's exceptions to a
 status.
 
-Sessions and plain gRPC calls both go through here, so both see the same answers and the same errors.
+Calls over sessions (streams between processes) and plain gRPC calls both go through here. So both get the same answers
+and the same errors.
 """
 
 import asyncio

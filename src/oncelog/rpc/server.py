@@ -1,4 +1,4 @@
-"""The gRPC server of a process: its services as plain gRPC, `Peer` for sessions, health and reflection.
+"""The gRPC server of a process: its services as plain gRPC, sessions (streams of calls), health and reflection.
 
     server = RpcServer("0.0.0.0", 9090, limits)
     server.served.add(STORAGE, storage.servicer)
@@ -62,7 +62,7 @@ class RpcServer:
 
     @property
     def calls_in_flight(self) -> int:
-        """The number of calls from other processes that are not answered yet, over sessions."""
+        """The number of calls from other processes that are not answered yet. Plain gRPC calls do not count."""
         return self._peer.calls_in_flight
 
     @property

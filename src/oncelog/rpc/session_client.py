@@ -1,8 +1,8 @@
 """The calling end of sessions: a session is one gRPC stream to another process that carries many calls (ADR 0013).
 
-  session = PeerSession("10.0.0.7:9090", limits)
-  storage = SessionStub(session, STORAGE)
-  response = await storage.Produce(request, timeout=1.0)
+    session = PeerSession("10.0.0.7:9090", limits)
+    storage = SessionStub(session, STORAGE)
+    response = await storage.Produce(request, timeout=1.0)
 
 The stubs look like gRPC's. The stream is opened by the first call. When it breaks, every call on it fails at once with
 PeerUnavailable, and after a jittered pause the next call opens another. Calls of one turn of the event loop leave in
@@ -34,7 +34,7 @@ CLOSED = "this session is closed"
 
 
 class SessionStub:
-    """Calls the unary methods of one service at another process, over a session."""
+    """Calls the unary methods of one service at another process, over a session (a stream that carries many calls)."""
 
     def __init__(self, session: "PeerSession", service_name: str) -> None:
         self._session = session

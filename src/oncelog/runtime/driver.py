@@ -2,8 +2,8 @@
 
 ```
 submit(event) ── enrich ── decide ── apply ──▶ queue ──▶ append (group commit) ──▶ release replies, sends, timers
-                           │              └── confirm, without records ─────────▲
-                           └── append at once, where nothing is waited for ───────▲
+                                       │              └── confirm, without records ─────────▲
+                                       └── append at once, where nothing is waited for ───────▲
 ```
 
 A machine is pure: `decide` returns records and effects for an event, `apply` changes its state by a record. The driver
