@@ -57,7 +57,7 @@ def markers_delivered(
     """Complete the transaction whose markers are all written. If they could not be, set the timer that sends them
     again.
 
-    `is_current` is True if the event is about the end that this transaction waits for; other events are ignored.
+    `is_current` is False if the event is about an earlier transaction's markers; it is then ignored.
     """
     if txn is None or not is_current or not txn.state.is_prepared:
         return Decision(label="stale_delivery_ignored")

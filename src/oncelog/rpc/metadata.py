@@ -258,7 +258,7 @@ class MetadataFollower:
         self.image = MetadataImage()
 
     def on_change(self, callback: OnChange) -> Callable[[], None]:
-        """Register a callback for new images, and return the function that removes it."""
+        """Register a callback for new images of the metadata, and return the function that removes it."""
         key = object()
         self._callbacks[key] = callback
 

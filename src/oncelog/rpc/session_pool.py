@@ -8,7 +8,10 @@ from oncelog.rpc.sessions import SessionLimits
 
 
 class SessionPool:
-    """The sessions of this process by address, made on demand. A session costs nothing until its first call."""
+    """The sessions of this process (streams that carry its calls) by address, made on demand.
+
+    A session costs nothing until its first call.
+    """
 
     def __init__(self, limits: SessionLimits) -> None:
         self.limits = limits
