@@ -1,7 +1,7 @@
 """`python -m oncelog_controller`: a controller as a process of its own (docs/architecture/processes.md).
 
-A controller is no node: nobody assigns anything to it, and it must start while no other controller is active. Ready
-means that it has read the journal and stands by, or is active.
+A controller is no registered node: no leadership or shard is assigned to it, and it must start while no other
+controller is active. It is ready when it has read the journal and stands by, or is active.
 """
 
 import sys

@@ -1,10 +1,10 @@
-"""The controller's database: one engine, one thread, a schema that is current.
+"""The controller's database: one connection pool, one thread, and a schema that is current.
 
 SQLAlchemy's calls block, so all of them run on a thread of their own and the event loop never waits. One thread is
 enough: the journal has one writer and its appends come one at a time.
 
-Importing alembic costs a quarter of a second, so it is imported only when the stored revision is not this code's. A
-new SQLite file gets the tables directly, stamped with the revision that the migrations would have reached.
+Importing alembic costs a quarter of a second, so it is imported only when the stored revision is not this code's. A new
+SQLite file gets the tables directly, stamped with the revision that the migrations would have reached.
 """
 
 import asyncio
@@ -88,7 +88,9 @@ class DatabaseAway(OncelogError):
 
 
 class Database:
-    """The metadata database. The caller awaits `open()`, then `run(function)` any number of times, then `close()`."""
+    """The metadata database, SQLite or Postgres. Call `open()`, then `run(function)` any number of times, then
+    `close()`.
+    """
 
     def __init__(self, url: str, timeout_ms: int) -> None:
         """Check the URL. Raises OncelogError for one that names neither SQLite nor Postgres with psycopg 3."""
@@ -183,13 +185,16 @@ class Database:
 
 
 def reason_of(error: SQLAlchemyError) -> str:
-    """Return the driver's own words on one line."""
+    """Return the error message of the database driver, on one line."""
     cause = getattr(error, "orig", None) or error
     return " ".join(str(cause).split()) or type(cause).__name__
 
 
 def failure_of(error: SQLAlchemyError, what: str, way_out: str = "") -> OncelogError:
-    """Return the error that `what` failed, with the reason and the way out: DatabaseAway if a later try may succeed."""
+    """Return the error to raise when `what` failed: with the driver's reason and the way out.
+
+    It is DatabaseAway if a later try may succeed.
+    """
     reason = reason_of(error)
     cause = getattr(error, "orig", None)
     if getattr(cause, "sqlstate", None) is None and _DENIED.search(reason):
@@ -226,9 +231,9 @@ def _checked_url(text_url: str) -> URL:
 
 
 def _make_private(path: str) -> None:
-    """Make the database's file readable for this user only. The driver would make it readable for everybody.
+    """Create the database's file readable for this user only; SQLite's driver would make it readable for everybody.
 
-    If the file cannot be made, the driver raises an error with the reason.
+    If that fails, no error is raised here: the driver raises one with the reason.
     """
     with contextlib.suppress(OSError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -245,8 +250,9 @@ def _configure_sqlite(connection: sqlite3.Connection, _record: object) -> None:
 
 
 def _switch_to_wal(cursor: sqlite3.Cursor) -> None:
-    """Switch to WAL, with tries: SQLite does not wait here for another process that opens a new file, whatever its
-    timeout is.
+    """Switch SQLite to its write-ahead log, with retries.
+
+    SQLite does not wait here for another process that opens a new file, whatever its timeout is.
     """
     for tries_left in range(_WAL_TRIES, -1, -1):
         try:
@@ -291,7 +297,8 @@ def _bring_schema_up_to_date(engine: Engine, shown_url: str, is_closing: threadi
 
 
 def _take_turn(connection: Connection, shown_url: str, is_closing: threading.Event) -> None:
-    """Wait while another controller migrates. Raises DatabaseAway if that takes too long, or this one must stop.
+    """Wait until no other controller migrates the schema. Raises DatabaseAway if that takes too long or this one must
+    stop.
 
     The end of the process waits for this thread.
     """
@@ -305,7 +312,7 @@ def _take_turn(connection: Connection, shown_url: str, is_closing: threading.Eve
 
 
 def _is_current(connection: Connection) -> bool:
-    """True if this code can run on the schema as it is."""
+    """True if this code can run on the database's schema without a migration."""
     if not inspect(connection).has_table("alembic_version"):
         return False
     stored = connection.execute(select(alembic_version.c.version_num)).scalars().all()

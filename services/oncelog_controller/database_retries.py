@@ -1,4 +1,4 @@
-"""The wait of a controller that starts for a database that is not there yet.
+"""The wait of a starting controller for a database that is not there yet.
 
 A controller and its database are often started together, and a database that begins on a busy machine takes seconds to
 answer. Without a wait, the operator would have to start the controller again. So it waits, and logs what for.
@@ -21,7 +21,10 @@ PAUSE_MAX_S: Final = 2.0
 
 
 class DatabaseRetries:
-    """The retries of a controller's start. All its steps share one timeout, which begins with the first failure."""
+    """Retries the steps of a controller's start while the database is away.
+
+    All steps share one timeout, which begins with the first failure.
+    """
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s

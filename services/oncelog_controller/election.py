@@ -1,10 +1,12 @@
-"""The election of the active controller: a holder renews its lease, a standby waits for it.
+"""The election of the active controller. One controller holds the lease and renews it; the others stand by for it.
 
-A standby takes the lease when it was released, when its holder's port refuses connections, or when it has expired. An
-expired one of another is left to its holder for a whole lease more, from when this standby last came back to the
-database. After an outage of the database every lease has expired, and the holder is as well as before. It renews an
-expired lease as long as nobody took it, so an outage makes no failover. All of this is about when; that a deposed
-holder writes nothing is up to the controller epoch in every append.
+A standby takes the lease when it was released, when its holder's port refuses connections, or when it has expired. It
+leaves another's expired lease to its holder for one more whole lease, from when the standby last came back to the
+database. After an outage of the database every lease has expired, but the holder is as well as before. The holder
+renews an expired lease as long as no other took it, so an outage makes no failover.
+
+The lease only says when another controller may start. A deposed holder can write nothing, because every append has the
+controller epoch.
 """
 
 import asyncio
@@ -55,11 +57,12 @@ class Standing:
 
 
 class Election:
-    """A controller's part in the election.
+    """One controller's part in the election of the active one: it renews its lease, or waits for another's.
 
-    `start` returns once this controller is active or knows that another is. Then the election goes on until `stop`.
-    `begin_term(controller_epoch)` returns the controller epoch of the last term in the journal, or raises OncelogError.
-    `end_term` is called when the lease is lost. `on_end` is called with the task of the election, when it ends.
+    `start` returns once this controller is active or knows that another is. The election continues until `stop`.
+    `begin_term(controller_epoch)` makes this controller active. It returns the controller epoch of the last term in the
+    journal, or raises OncelogError. `end_term` is called when the lease is lost. `on_end` is called with the task of
+    the election, when it ends.
     """
 
     def __init__(
@@ -105,7 +108,7 @@ class Election:
         )
 
     async def start(self) -> None:
-        """Begin the election.
+        """Look at the lease, become active if it is free, and keep watching it from then on.
 
         Raises OncelogError when the database or, for the active one, its journal cannot be read.
         """
@@ -116,7 +119,7 @@ class Election:
         self._loop.add_done_callback(self._on_end)
 
     async def stop(self) -> None:
-        """End the election, and release the lease for a standby."""
+        """End the election, and release the lease if this controller holds it, so that a standby takes over at once."""
         for task in (self._loop, self._watch, self._term):
             if task is not None:
                 task.cancel()
@@ -133,7 +136,7 @@ class Election:
                 await self._lease.release(controller_epoch)
 
     def suspect(self) -> None:
-        """Look at the lease now, because an append was refused."""
+        """Look at the lease at once: an append was refused, so another controller may have taken it."""
         self._wake.set()
 
     async def _run(self) -> None:
@@ -162,9 +165,9 @@ class Election:
                 await self._step_down_if_blind()
 
     async def _step_down_if_blind(self) -> None:
-        """Stand by if the database was away for too long.
+        """Give up being active if the database did not answer for too long.
 
-        Perhaps only this controller cannot reach the database, and another one is active by now.
+        Perhaps only this controller cannot reach it, and another one is active by now.
         """
         holds = self._controller_epoch is not None
         if holds and time.monotonic() - self._viewed_at > self._silence_s:
@@ -259,7 +262,7 @@ class Election:
         self._is_active = True
 
     def _begin_again(self, view: LeaseView) -> None:
-        """Begin the term again if its journal could not be read.
+        """Try again to make this controller active, if its journal could not be read at the first try.
 
         It may be readable by now, and the lease is still held.
         """

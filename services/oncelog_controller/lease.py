@@ -1,8 +1,8 @@
-"""The lease: one row says which controller is active, under which controller epoch, and until when.
+"""The lease: one row in the database says which controller is active, under which controller epoch, and until when.
 
 Time is the database's, so the controllers' clocks do not matter. Safety does not depend on the lease: every append
-checks the controller epoch under the row's lock (`sql_journal`), and a new holder raises it. The lease only says when
-a standby may try, so taking it early costs a needless failover and nothing else.
+checks the controller epoch under the row's lock (`sql_journal`), and a new holder raises it. The lease only says when a
+standby may try, so taking it early costs a needless failover and nothing else.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ ResultT = TypeVar("ResultT")
 
 
 class Lease:
-    """The lease in the database, a `ControllerLease`. Every call is one transaction.
+    """The lease as a row of the database; it implements `ControllerLease`. Every call is one transaction.
 
     Raises DatabaseAway when the database does not answer.
     """
@@ -47,9 +47,9 @@ class Lease:
         return await self._run(lambda connection: _read(connection, lock=False)[0])
 
     async def take_over(self, seen: LeaseView) -> LeaseView | None:
-        """Take the lease from the holder that was `seen`, under the next controller epoch.
+        """Take the lease from the holder in `seen`, under the next controller epoch, and return it.
 
-        None if another controller was faster.
+        None: another controller took it first.
         """
 
         def taken(connection: Connection) -> LeaseView | None:
@@ -74,9 +74,9 @@ class Lease:
         return await self._run(taken)
 
     async def renew(self, controller_epoch: int, raise_to: int | None = None) -> bool:
-        """Hold the lease for longer, even if it has expired. False when another controller has it.
+        """Extend this controller's lease, even if it has expired. False: another controller has it.
 
-        `raise_to` is a higher controller epoch to hold it under from now on.
+        `raise_to` is a higher controller epoch under which the lease is held from now on.
         """
 
         values = {
@@ -124,7 +124,7 @@ _SQLITE_NOW_MS = cast((func.julianday("now") - 2440587.5) * 86_400_000, BigInteg
 
 
 def _renewal(now_ms: ColumnElement[int]) -> Update:
-    """Return the renewal as one statement. A wait for the row's lock does not make the lease longer."""
+    """Return the SQL statement that renews the lease. A wait for the row's lock does not make the lease longer."""
     row = controller_state.c
     is_held = (row.controller_epoch == bindparam("held_epoch")) & (row.holder != NOBODY)
     return (

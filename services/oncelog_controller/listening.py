@@ -1,4 +1,6 @@
-"""The check that a process is still there, by its port: a refused connection is a fact, silence is not."""
+"""Finds out whether a process is still there, by its port: a refused connection proves that it is gone, silence does
+not.
+"""
 
 import asyncio
 import contextlib

@@ -1,4 +1,6 @@
-"""The translation of the metadata image into the messages of `controller.proto`. It is the only one."""
+"""Turns the metadata image into the messages of `controller.proto` that nodes receive, and parts of requests into
+events' fields.
+"""
 
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
@@ -46,7 +48,7 @@ def snapshot_message(image: ClusterImage) -> pb.MetadataSnapshot:
 
 
 def delta_message(image: ClusterImage, changes: Sequence[Change]) -> pb.MetadataDelta:
-    """Return the delta of `changes`, with the values that `image` has after all of them."""
+    """Return the message of what changed in the metadata, with the values that `image` has after all `changes`."""
     nodes = _distinct(node for change in changes for node in change.nodes)
     removed_nodes = _distinct(node for change in changes for node in change.removed_nodes)
     topics = _distinct(topic for change in changes for topic in change.topics)
@@ -102,7 +104,7 @@ def _credential(image: ClusterImage, key: CredentialKey) -> pb.ScramCredential:
 
 
 def credential_row(credential: pb.ScramCredential) -> ScramRow:
-    """Return a SCRAM credential as a row of `core.records`."""
+    """Return a SCRAM credential from a request as the row that a metadata record holds (`core.records`)."""
     return (
         credential.user,
         credential.mechanism,
@@ -181,7 +183,7 @@ def role_names(roles: Iterable[int]) -> tuple[str, ...]:
 
 
 def folder_of(request: pb.RegisterNodeRequest) -> Folder | None:
-    """Return the folder's history in a registration; None: the node has no folder, or says nothing of it."""
+    """Return what a storage node's registration says of its data folder; None: it has no folder, or does not say."""
     if not request.HasField("folder"):
         return None
     folder = request.folder
@@ -203,7 +205,7 @@ def position_of(seen: pb.MetadataPosition) -> MetadataPosition:
 
 
 def config_kind(kind: int) -> str:
-    """Return the kind of configs by its name in `core.events`.
+    """Return the name in `core.events` of a kind of configs ("topic", "broker", "group").
 
     An unknown kind becomes its number, which is refused later.
     """

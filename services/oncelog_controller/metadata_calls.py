@@ -1,4 +1,6 @@
-"""The calls of the `Controller` service: each becomes an event of the machine, whose answer goes to the caller."""
+"""The base of the `Controller` service: each call becomes an event of the metadata machine, whose answer goes to the
+caller.
+"""
 
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, TypeVar
@@ -13,7 +15,11 @@ P = ParamSpec("P")
 
 
 class MetadataCalls:
-    """The base of the servicers: it makes an event of a call, and an answer for a caller that gets no answer of it."""
+    """The base of the controller's servicers. `_ask` sends the metadata machine an event, and returns its answer.
+
+    If the machine cannot answer, because this controller is not active or is replaying, the caller gets an error
+    answer.
+    """
 
     def __init__(self, log: MetadataLog) -> None:
         self._log = log
@@ -26,11 +32,10 @@ class MetadataCalls:
         *fields: P.args,
         **named: P.kwargs,
     ) -> AnswerT:
-        """Return the machine's answer to the event with these fields.
+        """Send the metadata machine an event of this class with these fields, and return its answer.
 
-        Without an answer, return `refused(code, reason)`.
-
-        An answer's class is its own `refused` if its first fields are code and reason.
+        If the machine cannot answer now, return `refused(code, reason)`. Where an answer's class has these two as its
+        first fields, it is passed as `refused`.
         """
         try:
             answer: AnswerT = await self._log.ask(

@@ -1,9 +1,10 @@
-"""The metadata log: one machine on one journal, replayed again whenever an append fails, with its watchers.
+"""The metadata log: the metadata machine with its journal, replayed again whenever an append fails, and its watchers.
 
-It serves one term after another: `begin` with the controller epoch of the lease, `end` when the lease is lost. Between
-terms, and between a failed append and its replay, there is no replayed machine. Nothing can be decided then: requests
-are answered NOT_CONTROLLER or with the code of the failure, and clients retry both. Committed metadata are still served
-then: the watchers' image stays, and a database that is away stops neither streams nor heartbeats.
+It serves while this controller is active: from `begin`, with the controller epoch of the lease, to `end`, when the
+lease is lost. Outside of that, and between a failed append and its replay, there is no machine. Nothing can be decided
+then: requests are answered NOT_CONTROLLER or with the code of the failure, and clients retry both. Committed metadata
+are still served after a failed append: the watchers' image stays, and a database that is away stops neither streams nor
+heartbeats.
 """
 
 import asyncio
@@ -39,11 +40,12 @@ Answer: TypeAlias = Any
 
 
 class MetadataLog:
-    """The metadata log.
+    """Runs the metadata machine of an active controller.
 
-    `begin` replays. `ask` decides an event, and returns its durable reply. `end` refuses waiting events.
+    `begin` replays the journal. `ask` sends the machine an event, and returns its reply once that is durable. `end`
+    refuses the events that wait.
 
-    `machine` and `journal` are made anew for each replay, for a controller epoch (None: there is no lease). `on_end` is
+    `machine` and `journal` make new ones for each replay, for a controller epoch (None: there is no lease). `on_end` is
     called with the task that replays after failures, when it ends.
     """
 
@@ -73,18 +75,20 @@ class MetadataLog:
 
     @property
     def is_serving(self) -> bool:
-        """True if a term has begun: committed metadata are served. Decisions may be impossible for the moment."""
+        """True while this controller is active: committed metadata are served. Decisions may be impossible for the
+        moment.
+        """
         return self._replayer is not None
 
     @property
     def image(self) -> ClusterImage:
-        """The committed image. It is read-only."""
+        """The committed metadata. The caller must not change it."""
         return self._watchers.image
 
     async def begin(self, controller_epoch: int | None = None) -> None:
-        """Begin a term.
+        """Replay the journal, and serve under this controller epoch (None: there is no lease).
 
-        Raises OncelogError when the journal cannot be read, or MetadataWentBack; then no term has begun.
+        Raises OncelogError when the journal cannot be read, or MetadataWentBack; then it does not serve.
         """
         assert self._replayer is None, "a term begins after the last one's end"
         self._controller_epoch = controller_epoch
@@ -94,7 +98,7 @@ class MetadataLog:
         self._replayer.add_done_callback(self._on_end)
 
     async def end(self) -> None:
-        """End the term, if there is one."""
+        """Stop serving, because the lease was lost or the process ends. It does nothing if `begin` was not called."""
         replayer, self._replayer = self._replayer, None
         self._failure = ErrorCode.NOT_CONTROLLER
         self._watchers.close()
@@ -106,7 +110,8 @@ class MetadataLog:
             await driver.stop(ErrorCode.NOT_CONTROLLER)
 
     async def ask(self, event: Callable[[int], MetadataEvent]) -> Answer:
-        """Return the answer to the event that `event` makes for a request id.
+        """Send the state machine the event that `event(request id)` makes; return its answer once its records are
+        durable.
 
         Raises DriverStopped when the outcome is unknown, MetadataUnavailable when nothing was decided.
         """
@@ -121,7 +126,7 @@ class MetadataLog:
         return self._journal is not None and await self._journal.may_append()
 
     def submit(self, event: MetadataEvent) -> bool:
-        """Decide an event that nobody waits for. False if that is impossible now."""
+        """Send the state machine an event that needs no answer. False if that is impossible now."""
         if self._driver is None:
             return False
         try:
@@ -191,7 +196,10 @@ class MetadataLog:
 
 
 class MetadataUnavailable(OncelogError):
-    """The machine decided nothing, because the journal is being replayed or no term has begun."""
+    """There is no metadata machine now, because the journal is being replayed or this controller is not active.
+
+    Nothing was decided.
+    """
 
     def __init__(self, error_code: ErrorCode) -> None:
         super().__init__(f"metadata is being replayed: {error_code.name}")
@@ -208,9 +216,9 @@ def _check_producer_ids(image: ClusterImage, kept: int) -> None:
 
 
 def _check_history(image: ClusterImage, told: ClusterImage) -> None:
-    """Check that the journal has all that this process has `told` others as committed.
+    """Check that the journal has all metadata that this process has published before (`told`).
 
-    Raises MetadataWentBack; OncelogError for an empty journal, which may be filled just now.
+    Raises MetadataWentBack if not; OncelogError for an empty journal, which may be filled just now.
     """
     if image.has(told.position):
         return

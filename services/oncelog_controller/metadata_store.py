@@ -1,4 +1,4 @@
-"""The store behind a controller: a journal that only the lease's holder writes, and the lease.
+"""What a controller stores its metadata in: a journal that only the lease's holder writes, and the lease.
 
 The implementations are on SQL: `sql_journal`, `lease`. Another database is a second pair, chosen in `wiring`. A journal
 passes `tests/contracts/journal.py`; what it needs besides is in `tests/contracts/test_sql_journal_contract.py`.
@@ -15,7 +15,10 @@ NO_BLOCK_YET: Final = -1
 
 
 class MetadataJournal(Journal[MetadataRecord], Protocol):
-    """A journal for one controller epoch. An append under an older epoch than the lease's raises AppendFailed."""
+    """The metadata journal, open for writing under one controller epoch.
+
+    An append under an older epoch than the lease's raises AppendFailed.
+    """
 
     kept_producer_id: int
     """The first producer id after every block given away, as the last replay found it beside the journal.
@@ -31,7 +34,7 @@ class MetadataJournal(Journal[MetadataRecord], Protocol):
 
 
 class MetadataWentBack(Exception):
-    """The database lacks what this controller has told others: an older copy was put back under it.
+    """The database lacks metadata that this controller has published: an older copy was put in its place.
 
     The process must end.
     """
@@ -39,7 +42,7 @@ class MetadataWentBack(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LeaseView:
-    """The lease as it was when it was read."""
+    """The lease as it was when it was read: who holds it, and for how long."""
 
     holder: int  # controller id, or NOBODY
     controller_epoch: int
@@ -60,15 +63,15 @@ class ControllerLease(Protocol):
     async def read(self) -> LeaseView: ...
 
     async def take_over(self, seen: LeaseView) -> LeaseView | None:
-        """Take the lease from the holder that was `seen`, under the next controller epoch.
+        """Take the lease from the holder in `seen`, under the next controller epoch, and return it.
 
-        None: another controller was faster.
+        None: another controller took it first.
         """
 
     async def renew(self, controller_epoch: int, raise_to: int | None = None) -> bool:
-        """Hold the lease for longer.
+        """Extend this controller's lease. False: another controller has it.
 
-        False: another controller has it. `raise_to`: a higher controller epoch to hold it under.
+        `raise_to`: a higher controller epoch under which it is held from now on.
         """
 
     async def release(self, controller_epoch: int) -> None: ...

@@ -18,7 +18,7 @@ PROGRAM = "oncelog_controller.migrate"
 
 
 def main(arguments: list[str]) -> int:
-    """Migrate the database. Return the exit code; an error is one line on stderr."""
+    """Migrate the metadata database. Return the exit code; an error is one line on stderr."""
     try:
         found = SettingsParser(
             PROGRAM, "Migrates the metadata database.", [ControllerSettings]

@@ -15,7 +15,7 @@ from oncelog.errors import OncelogError
 
 
 def migrate(connection: Connection, shown_url: str) -> None:
-    """Migrate to the newest schema, in the connection's transaction.
+    """Migrate the database to the newest schema, in the connection's transaction.
 
     Raises OncelogError for a schema that is newer still.
     """

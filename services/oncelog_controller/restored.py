@@ -1,7 +1,8 @@
 """`python -m oncelog_controller.restored`: say that this metadata database was put back from a backup, and end.
 
-Whatever was given away after the backup is forgotten, and some of it may still be in use: a producer that lives on has
-its producer id, a client knows leader epochs. So everything that is counted goes on further than it can have come.
+Ids and epochs that were given out after the backup are missing in it, and some may still be in use: a running producer
+has its producer id, a client knows leader epochs. So all of them are raised further than they can have come.
+
 It is done once after each restore, while no controller runs. The database is that of ONCELOG_CONTROLLER_DATABASE_URL.
 """
 
@@ -38,7 +39,11 @@ EPOCHS: Final = 100_000
 
 
 async def go_on_from_backup(database_url: str, timeout_ms: int) -> int:
-    """Append the records of a restore. Return the next producer id. Raises OncelogError."""
+    """Append to the metadata journal of a restored database the records that raise all producer ids and epochs.
+
+    Without them, ids that were given out after the backup would be given out again. Returns the next producer id.
+    Raises OncelogError.
+    """
     database = Database(database_url, timeout_ms)
     try:
         await database.open()
@@ -73,7 +78,10 @@ async def go_on_from_backup(database_url: str, timeout_ms: int) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Append the records of a restore to the database. Return the exit code; an error is one line on stderr."""
+    """Raise ids and epochs in a database that was restored from a backup. Return the exit code.
+
+    An error is one line on stderr.
+    """
     try:
         found = SettingsParser(PROGRAM, "Goes on from a backup.", [ControllerSettings]).read(
             arguments

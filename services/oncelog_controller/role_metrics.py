@@ -7,7 +7,7 @@ from oncelog_controller.wiring import ControllerRole
 
 
 def controller_metrics(role: ControllerRole) -> Iterator[RoleMetric]:
-    """Yield the metrics. Decisions are those of this process: a standby's do not grow."""
+    """Yield the controller's metrics. It counts decisions of this process, so a standby's count does not grow."""
     yield gauge("oncelog_controller_active", "1: this controller holds the lease", role.is_active)
     yield counters_by(
         "oncelog_controller_decisions", "Decisions taken by this process", "decision", role.labels

@@ -35,7 +35,10 @@ from oncelog_controller.metadata_calls import MetadataCalls
 
 
 class SecurityServicer(MetadataCalls):
-    """The handlers of security requests. They answer as gRPC handlers do; `context` is None on a direct call."""
+    """The gRPC methods for ACLs, SCRAM credentials, quotas, API tokens and logouts.
+
+    A caller in this process calls them directly, with None as `context`.
+    """
 
     async def CreateAcls(
         self, request: pb.CreateAclsRequest, context: object

@@ -1,4 +1,5 @@
-"""The `Controller` service: it makes events of messages, and messages of the machine's answers. It decides nothing.
+"""The `Controller` service: requests become events of the metadata machine, its answers become responses. It decides
+nothing.
 
 Everything drawn by chance (topic ids, the cluster id) is drawn here, before an event enters the machine. Heartbeats
 that change nothing, which is nearly all, are answered from the committed image: they wait for no append, and the
@@ -53,7 +54,9 @@ from oncelog_controller.watchers import Watchers
 
 
 class ControllerServicer(SecurityServicer):
-    """The handlers of the `Controller` service. They answer as gRPC handlers do; `context` is None on a direct call."""
+    """The gRPC methods of the `Controller` service. A caller in this process calls them directly, with None as
+    `context`.
+    """
 
     def __init__(
         self,
@@ -130,9 +133,10 @@ class ControllerServicer(SecurityServicer):
     async def NodeSession(
         self, requests: AsyncIterator[pb.NodeHeartbeatRequest], context: object = None
     ) -> AsyncIterator[pb.NodeHeartbeatResponse]:
-        """Answer a stream of heartbeats. It ends after an answer that ends the session, such as NOT_CONTROLLER.
+        """Answer a stream of a node's heartbeats, which is the node's session.
 
-        Another such answer says that another process has taken the node's place.
+        The stream ends after an answer that ends the session: this controller is not active, another process has taken
+        the node's place, the node is not registered, or it knows other metadata.
         """
         opened: tuple[int, int] | None = None
         try:
@@ -155,8 +159,9 @@ class ControllerServicer(SecurityServicer):
                 self._sessions.closed(*opened)
 
     def _role_fault(self, node_id: int, claimed: Iterable[str] = ()) -> types.Status | None:
-        """Return the refusal of a process that speaks for a node of another role than its certificate names; None: it
-        may speak.
+        """Return the refusal if a process speaks for a node that has another role than its certificate names.
+
+        None: it may speak for the node.
         """
         role = CALLER_ROLE.get()
         if role is None:
@@ -195,10 +200,10 @@ class ControllerServicer(SecurityServicer):
         )
 
     async def _is_not_to_be_believed(self, error_code: ErrorCode) -> bool:
-        """True if this refusal may be wrong: this controller was deposed without knowing.
+        """True if this refusal may be wrong, because this controller was deposed without knowing it.
 
-        Such a controller takes its successor's metadata for another history. A node ends after that refusal, so the
-        database is asked first.
+        Such a controller lacks its successor's metadata. It would refuse a node that knows these, and the node would
+        end. So the database is asked first who holds the lease.
         """
         return error_code is OTHER_HISTORY and not await self._log.may_write()
 
@@ -348,14 +353,14 @@ def _status(error_code: ErrorCode, message: str = "") -> types.Status:
 
 
 class _Done(TypedDict):
-    """The fields of a response that says how a change went."""
+    """The fields of a response that says whether a change succeeded, and at which metadata offset it shows."""
 
     status: types.Status
     metadata_offset: int
 
 
 class _TopicsDone(TypedDict):
-    """The fields of a response about topics."""
+    """The fields of a response about topics: a result for each, and the metadata offset at which the changes show."""
 
     results: list[pb.TopicResult]
     metadata_offset: int
@@ -445,9 +450,9 @@ def _topic_result(result: TopicResult) -> pb.TopicResult:
 
 
 def _random_uuid_base64() -> str:
-    """Return an id of 22 characters, as Kafka writes its cluster ids.
+    """Return a new cluster id: 22 characters, as Kafka writes them.
 
-    One that begins like an option would trip command lines.
+    It never begins with "-": command lines would take it for an option.
     """
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

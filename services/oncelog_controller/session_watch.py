@@ -1,4 +1,6 @@
-"""The watch over nodes' sessions in real time: heartbeats go in, and a session's end becomes an event."""
+"""Watches the sessions of nodes in real time: heartbeats extend them, and the end of one becomes an event of the
+metadata machine.
+"""
 
 import asyncio
 import contextlib
@@ -24,9 +26,10 @@ It could receive no heartbeat then.
 
 
 class SessionWatch:
-    """The watch over nodes' sessions. The caller calls `begin` and `end` with each term.
+    """Keeps the sessions of nodes while this controller is active, between `begin` and `end`.
 
-    Between them, `heartbeat_received`, `opened` and `closed` take what happens.
+    It is told of heartbeats and streams by `heartbeat_received`, `opened` and `closed`. When a session is over, the
+    state machine gets `SessionsEnded`.
     """
 
     def __init__(
@@ -44,7 +47,9 @@ class SessionWatch:
         """Set when a session became shorter, so that the sessions are looked at now."""
 
     def begin(self) -> None:
-        """Begin a session for every node that lives by the journal, and check the ports of all of them."""
+        """Begin a session for every node that is live according to the journal, and check whether its address still
+        answers.
+        """
         self._sessions.clear()
         expected = [
             node
@@ -67,7 +72,10 @@ class SessionWatch:
             self._sessions.heartbeat_received(node_id, node_epoch, now_ms())
 
     def opened(self, node_id: int, node_epoch: int) -> bool:
-        """Begin a stream. False: no session is kept for this node, now or at all; then `closed` must not be called."""
+        """Note that a node has opened a heartbeat stream, which counts as a heartbeat.
+
+        False: no session is kept for this node, now or at all; then `closed` must not be called.
+        """
         if not self._keeps_session(node_id):
             return False
         self._sessions.opened(node_id, node_epoch, now_ms())
@@ -100,9 +108,9 @@ class SessionWatch:
             self._group = None
 
     async def _look_for(self, node: Node) -> None:
-        """Try the port of a node while it is missing.
+        """Try to connect to a node as long as it has no open stream.
 
-        If the port refuses, the process is gone, and its session ends at once.
+        If the connection is refused, the process is gone, and its session ends at once.
         """
         while self._sessions.is_missing(node.node_id, node.node_epoch):
             if await refuses(node.rpc_address):
@@ -127,7 +135,10 @@ class SessionWatch:
             self._end_due(now)
 
     def _expect_given(self, now: Millis) -> None:
-        """Begin a session for each process that got an id, so that it loses the id if it never sends a heartbeat."""
+        """Begin a session for each process whose node id the controller gave.
+
+        If it never sends a heartbeat, the session ends and the id is free again.
+        """
         for node in self._log.image.nodes.values():
             if node.given and not self._sessions.has(node.node_id, node.node_epoch):
                 self._sessions.expect([(node.node_id, node.node_epoch)], now)
@@ -146,9 +157,10 @@ class SessionWatch:
 
 
 def _has_ended(node: Node) -> bool:
-    """True if the node has no session any more.
+    """True if the node is fenced, so that it has no session to end.
 
-    A fenced node with a given id has yet to begin, and is removed at the end.
+    A node whose id the controller gave is fenced until its first heartbeat, too, and still has a session: its end
+    removes the node.
     """
     return node.fenced and not node.given
 

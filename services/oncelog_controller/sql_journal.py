@@ -1,4 +1,4 @@
-"""The journal in a table: row n is record n.
+"""The metadata journal in a database table: row n is record n.
 
 The writer assigns the offsets. An append is one transaction. It first locks the one row of `controller_state`, which
 puts all writers in order, and then checks two things under that lock. The row must still name the controller epoch that
@@ -32,7 +32,8 @@ REPLAY_PAGE_ROWS = 1000
 
 
 class SqlJournal(Generic[RecordT]):
-    """A journal in a table, on an open `Database`. It implements `oncelog.journal.Journal`, and `MetadataJournal`.
+    """The metadata journal in a table of an open `Database`. It implements `oncelog.journal.Journal`, and
+    `MetadataJournal`.
 
     `encode` gives (record type, text), `decode` takes them back; `is_snapshot` tells which records replay may begin at.
     `block` gives the producer ids that a record gives away: (first, first after them). `controller_epoch` is that of
@@ -125,9 +126,9 @@ class SqlJournal(Generic[RecordT]):
         return first
 
     def _checked_state(self, connection: Connection, first: Offset) -> int:
-        """Lock out other writers, and return the next producer id.
+        """Lock the row that all writers need, check that this writer may write, and return the next producer id.
 
-        Raises AppendFailed for a writer that may not write.
+        Raises AppendFailed if another controller has taken the lease or has written.
         """
         state = _locked_state(connection)
         if self._controller_epoch not in (None, state.controller_epoch):
@@ -148,9 +149,9 @@ class SqlJournal(Generic[RecordT]):
         return self._controller_epoch in (None, state.controller_epoch)
 
     async def _page(self, after: int) -> list[tuple[int, str, str]]:
-        """Return the rows behind offset `after`, and note the next producer id.
+        """Return the rows after offset `after`, at most a page, and store the next producer id in `kept_producer_id`.
 
-        The writers' lock makes the two belong together.
+        Both are read under the writers' lock, so they belong together.
         """
         columns = metadata_journal.c
         query = (
@@ -178,7 +179,7 @@ class SqlJournal(Generic[RecordT]):
 
 
 class _State(NamedTuple):
-    """The row of `controller_state`."""
+    """The row of `controller_state`: the controller epoch that may write, and the next producer id."""
 
     controller_epoch: int
     next_producer_id: int

@@ -1,11 +1,11 @@
-"""The stream of metadata: a snapshot, then deltas, to every watcher at its own pace.
+"""The stream of metadata to every node: a snapshot, then deltas, to each watcher at its own pace.
 
 Nothing is queued per watcher. The last updates are held once, each findable by the offset it follows; a watcher is a
-cursor that pulls the update after the one it saw. A watcher that fell out of the history, or came with an offset that
-is no boundary here, gets a snapshot. So a slow watcher costs nothing and never loses or reorders anything.
+cursor that pulls the update after the one it saw. A watcher that is further behind, or came with an offset that is no
+boundary here, gets a snapshot. So a slow watcher costs nothing and never loses or reorders anything.
 
-Only committed records come here: the driver releases them behind the commit gate. Offsets are the journal's own, so a
-watcher goes on at another controller where it was at the last one.
+Only committed records come here. Offsets are the journal's own, so a watcher continues at another controller where it
+was at the last one.
 """
 
 import asyncio
@@ -20,9 +20,10 @@ from oncelog_controller.messages import delta_message, snapshot_message
 
 
 class Watchers:
-    """The streams of metadata.
+    """The metadata streams of all watching processes.
 
-    `reset` opens them, `take` adds a decision, `close` ends each of them until the next `reset`.
+    `reset` opens them, `add_committed` adds the records of a decision, `close` ends each of them until the next
+    `reset`.
     """
 
     def __init__(self, history_max: int) -> None:
@@ -41,11 +42,13 @@ class Watchers:
 
     @property
     def image(self) -> ClusterImage:
-        """The committed image, which may be served without asking the machine. It is read-only."""
+        """The committed metadata, which may be served without asking the state machine. The caller must not change
+        them.
+        """
         return self._image
 
     def reset(self, image: ClusterImage) -> None:
-        """Continue from `image`, which was replayed. A watcher at another offset gets a snapshot."""
+        """Open the streams with `image`, the metadata after a replay. A watcher at another offset gets a snapshot."""
         self._image = image.copy()
         self._snapshot = None
         self._following.clear()
@@ -77,10 +80,11 @@ class Watchers:
     async def watch(
         self, from_metadata_offset: int, position: MetadataPosition = NOWHERE
     ) -> AsyncIterator[pb.MetadataUpdate]:
-        """Yield updates after `from_metadata_offset` (-1: from nothing) until `close`, and wait while there are none.
+        """Yield the metadata updates after `from_metadata_offset` (-1: from nothing) until `close`; wait while there
+        are none.
 
-        `position` is the watcher's. A watcher of another history gets nothing: its metadata would be mixed with those
-        here. Its next heartbeat is refused.
+        `position` says which metadata the watcher knows. If they are not in this journal, it gets nothing: the two must
+        not be mixed. Its next heartbeat is refused.
         """
         seen = from_metadata_offset
         closings = self._closings

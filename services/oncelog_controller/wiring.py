@@ -1,4 +1,4 @@
-"""The wiring of a controller: the place where its parts meet."""
+"""Builds the controller: the only place where its objects are put together."""
 
 import asyncio
 import logging
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 class ControllerRole:
-    """A controller, as a `Role`. `start` returns once this controller serves, as the active one or as a standby.
+    """The controller as one role of a process. `start` returns once it serves, as the active one or as a standby.
 
     `servicer` answers the `Controller` service from its construction on: NOT_CONTROLLER while it is not active. With
     `rpc_address` set, let the server listen there before `start`: others watch that port to see this one end.
@@ -118,16 +118,18 @@ class ControllerRole:
         await self._database.close()
 
     async def failure(self) -> BaseException:
-        """Wait for an error with which this controller cannot go on, and return it. Its process should end then.
+        """Wait for an error that this controller cannot recover from, and return it. Its process should then end.
 
-        The error is a bug, or a database that was put back from an older copy.
+        The error is a bug, or a database in whose place an older copy was put.
         """
         await self._failed.wait()
         assert self._failure is not None
         return self._failure
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Note the end of a task without which the controller may not go on, such as the renewal of the lease."""
+        """Report the error of a task that the controller cannot do without, such as the renewal of the lease, to
+        `failure`.
+        """
         error = None if task.cancelled() else task.exception()
         if isinstance(error, MetadataWentBack):
             # No bug of ours, and one line says all.

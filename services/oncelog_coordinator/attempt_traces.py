@@ -1,11 +1,12 @@
 """The spans that a transaction shard records for the attempts of its Spark sinks (ADR 0028).
 
-An attempt is one trace. Its id follows from the attempt's nonce (`oncelog.trace.attempt_trace`), so nothing of it is
-stored or sent: Spark's driver and tasks, and the next coordinator, come to the same one. The root is exported with the
-record that completes the attempt. No process of Spark could: the one that opens an attempt is not the one that ends it,
-and a driver that gives up names no attempt.
+An attempt is one try of Spark to write a micro-batch; a random nonce names it. An attempt is one trace. Its id follows
+from the nonce (`oncelog.trace.attempt_trace`), so nothing of it is stored or sent: Spark's driver and tasks, and the
+next coordinator, compute the same id. The root span is exported with the record that completes the attempt. No process
+of Spark could export it: the one that opens an attempt is not the one that ends it, and a driver that gives up names no
+attempt.
 
-An attempt is kept if it aborts, if a branch of it lost, or if it was open for long.
+A trace is kept if its attempt aborts, if a branch of it lost, or if it was open for long.
 """
 
 import time
@@ -46,7 +47,9 @@ them."""
 
 
 class _Seen(NamedTuple):
-    """An attempt, as it was right before or after a decision."""
+    """What a trace needs of one attempt (one try to write a Spark micro-batch), copied right before or after a
+    decision.
+    """
 
     sink: str
     nonce: bytes
@@ -72,7 +75,11 @@ class _Seen(NamedTuple):
 
 
 class AttemptTraces:
-    """The traces of the attempts of one shard, under one coordinator epoch."""
+    """Records the spans of the attempts of one transaction shard, while this process owns it under one coordinator
+    epoch.
+
+    An attempt is one try of Spark to write a micro-batch.
+    """
 
     def __init__(self, shard: int, coordinator_epoch: CoordinatorEpoch) -> None:
         self._attributes: dict[str, spans.Value] = {
@@ -83,7 +90,11 @@ class AttemptTraces:
         self._ending: dict[bytes, _Seen] = {}
 
     def about_to_decide(self, event: ShardEvent, machine: SinkMachine) -> None:
-        """Remember the attempts of the event's sink before the decision, which may remove them."""
+        """Copy the attempts (tries to write a micro-batch) of the Spark sink that this event is about, before it is
+        decided.
+
+        The decision may remove them, and `decided` needs what they were.
+        """
         sink = _sink_of(event)
         if sink:
             self._before = {one.nonce: one for one in map(_seen, machine.attempts_of(sink))}
@@ -91,7 +102,11 @@ class AttemptTraces:
     def decided(
         self, event: ShardEvent, decision: Decision[ShardRecord], machine: SinkMachine, now: Millis
     ) -> None:
-        """Move the running span into its attempt's trace, and remember the attempts that this decision completes."""
+        """Move the current span into the trace of the attempt (one try to write a Spark micro-batch) that the request
+        is about.
+
+        Attempts that this decision completes are copied, so that `committed` can export their root spans.
+        """
         recorder = spans.recorder
         if recorder is None:
             return
@@ -111,7 +126,9 @@ class AttemptTraces:
     def _ended_by(
         self, event: ShardEvent, decision: Decision[ShardRecord], machine: SinkMachine
     ) -> dict[bytes, _Seen]:
-        """Return the sink's attempts as they are now, and those that the decision removed, by nonce."""
+        """Return the sink's attempts (tries to write a micro-batch) by nonce: those it has now, and those that the
+        decision removed.
+        """
         known, self._before = self._before, {}
         decides = [one for one in decision.records if isinstance(one, Decide)]
         for sink in {_sink_of(event), *(one.sink for one in decides)}:
@@ -127,8 +144,11 @@ class AttemptTraces:
         return known
 
     def committed(self, decision: Decision[ShardRecord], decided_ns: int) -> None:
-        """Export the spans of a decision whose records are committed: its append, and the root of each attempt that
-        it completed."""
+        """Export the spans of a decision whose records are now committed.
+
+        They are the span of the append, and the root span of each attempt (one try to write a Spark micro-batch) that
+        it completed. `decided_ns`: when the decision was made.
+        """
         recorder = spans.recorder
         if recorder is None:
             return
@@ -154,10 +174,12 @@ class AttemptTraces:
     def root_again(
         self, appended_ms: Millis, record: ShardRecord, superseded: ShardRecord | None
     ) -> None:
-        """Export the root span of an attempt that a replay finds complete in the log.
+        """Export the root span of an attempt (one try to write a Spark micro-batch) that a replay finds complete in the
+        log.
 
-        The tombstones of an attempt remove its records one by one, the DECIDE last. The removed records (`superseded`)
-        say what the attempt was.
+        The process that completed it may have crashed before the export. The tombstones of an attempt come one by one,
+        and the one of its DECIDE record (commit or abort) is the last. `superseded` is the record that a tombstone
+        removes; these records say what the attempt was.
         """
         recorder = spans.recorder
         if recorder is None or not isinstance(record, Tombstone) or not record.nonce:
@@ -180,7 +202,9 @@ class AttemptTraces:
             self._root(recorder, known, appended_ms * _NS_PER_MS)
 
     def with_trace(self, wanted: MarkersWanted, machine: SinkMachine) -> MarkersWanted:
-        """Return the same markers; those of a sink's attempt carry its trace."""
+        """Return the request for markers; if they end an attempt (one try to write a Spark micro-batch), each carries
+        its trace.
+        """
         recorder = spans.recorder
         key = wanted.decision_key
         if key.machine != SINK_MACHINE or recorder is None:
@@ -225,14 +249,19 @@ def _seen(attempt: Attempt) -> _Seen:
 
 
 def _sink_of(event: ShardEvent) -> str:
-    """Return the name of the sink that the event is about; empty: none. Every event of every transaction is asked."""
+    """Return the name of the Spark sink that the event is about; empty: it is about none.
+
+    This runs for every event of every transaction.
+    """
     if type(event) is MarkersDelivered:
         return event.decision_key.name if event.decision_key.machine == SINK_MACHINE else ""
     return getattr(event, "sink", "")
 
 
 def _nonce_of(event: ShardEvent, decision: Decision[ShardRecord]) -> bytes:
-    """Return the nonce of the attempt that a request is about; empty: none."""
+    """Return the nonce of the attempt (one try to write a Spark micro-batch) that a request is about; empty: it is
+    about none.
+    """
     match event:
         case OpenAttempt() | JoinAttempt() | SealBranch():
             return event.nonce
@@ -245,7 +274,9 @@ def _nonce_of(event: ShardEvent, decision: Decision[ShardRecord]) -> bytes:
 
 
 def _appended(records: Sequence[ShardRecord]) -> Iterable[bytes]:
-    """Return the nonces of the attempts that these records belong to, each once."""
+    """Return the nonces of the attempts (tries to write a Spark micro-batch) that these records belong to, each
+    once.
+    """
     nonces = (
         one.nonce
         for one in records

@@ -1,4 +1,4 @@
-"""Messages of the classic group protocol in protobuf, made from the machine's answers and groups."""
+"""The protobuf messages of the classic group protocol, made from the answers and groups of the group machine."""
 
 from oncelog.api.v1 import groups_pb2 as pb
 from oncelog_coordinator.core.group_events import JoinAnswer

@@ -37,7 +37,11 @@ class RequestOrder(Generic[AnswerT]):
         """The newest request of each listener's connection, and its answer once it is done."""
 
     def arrived(self, origin: RequestOrigin | None) -> AnswerT | None:
-        """Return what to answer to this request without doing anything; None: the request is to be handled."""
+        """Return the answer for a request that must not be handled: a copy of an earlier request, or one that a later
+        request overtook.
+
+        None: the request is to be handled.
+        """
         if origin is None:
             return None
         connection = (origin.listener, origin.connection)
@@ -68,8 +72,10 @@ class CommitOrder(RequestOrder[CommitAnswer]):
         super().__init__(LATE)
 
     def keep_answer(self, origin: RequestOrigin | None, answer: CommitAnswer) -> None:
-        """Keep the answer for a copy of the request, unless any part was refused: a refused commit may be tried
-        again."""
+        """Store the answer for a later copy of the same request.
+
+        An answer that refuses any partition is not stored, because a refused commit may be tried again.
+        """
         codes = (answer.error_code, *(code for _, code in answer.partitions))
         if all(code is ErrorCode.NONE for code in codes):
             self.done(origin, answer)

@@ -2,8 +2,8 @@
 every refusal (docs/events.md).
 
 `cause` is the decision's label, the same word as in the log and the metrics. `bump` says why a producer id or epoch
-changed. A producer that is told to come again comes again within milliseconds. So the same refusal of the same id is
-told once a second, with the count of those before it.
+changed. A producer that is told to retry does so within milliseconds. So the same refusal of the same id is published
+once a second, with the count of those before it.
 """
 
 import time
@@ -57,7 +57,7 @@ END: Final = "end"
 
 
 class RefusalEvents:
-    """The publisher of refusals. Equal refusals become one event a second, with their count."""
+    """Publishes refused requests in the live feed. Equal refusals become one event a second, with their count."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
@@ -98,7 +98,7 @@ class RefusalEvents:
 
 
 class DecisionEvents:
-    """The publisher for the decisions of one shard under one coordinator epoch."""
+    """Publishes the decisions of one transaction shard in the live feed, under one coordinator epoch."""
 
     def __init__(self, feed: Feed, shard: int, coordinator_epoch: int) -> None:
         self._feed = feed
@@ -108,7 +108,7 @@ class DecisionEvents:
     def publish(
         self, event: ShardEvent, decision: Decision[ShardRecord], before: TxnMetadata | None
     ) -> None:
-        """Publish a decision. `before` is the transaction as it was; None for an unknown id."""
+        """Publish what a decision changed or refused. `before` is the transaction before it; None for an unknown id."""
         known = before
         for record in decision.records:
             if isinstance(record, TxnMetadata):
@@ -181,18 +181,17 @@ class DecisionEvents:
 
 
 def _trace(record: TxnMetadata) -> dict[str, str]:
-    """Return the event's field that names the transaction's trace, recorded or not; empty if the transaction has
-    none."""
+    """Return the feed event's field with the transaction's trace id, recorded or not; empty if it has no trace."""
     return {} if record.trace is None else {"trace_id": f"{record.trace.trace_id:032x}"}
 
 
 def _named(event: ShardEvent, name: str) -> int:
-    """Return one part of the identity that a request names; InitProducerId calls it the expected one."""
+    """Return the producer id or epoch that a request names; -1: none. In InitProducerId the field is `expected_…`."""
     return int(getattr(event, name, getattr(event, f"expected_{name}", -1)))
 
 
 def _bump(event: ShardEvent, before: TxnMetadata | None, record: TxnMetadata) -> str:
-    """Return why the producer id or epoch changed; empty if it did not."""
+    """Return why the producer id or epoch changed, as one word such as `timeout`; empty if it did not."""
     identity = (record.producer_id, record.producer_epoch)
     if before is None or identity == (before.producer_id, before.producer_epoch):
         return ""

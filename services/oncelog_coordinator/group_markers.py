@@ -1,7 +1,7 @@
-"""Transaction markers for group shards: each marker is appended by the coordinator of its shard (ADR 0015).
+"""Transaction markers for group shards: the coordinator of the shard appends each marker (ADR 0015).
 
-The marker sender gets the answers that a partition leader would give. A TV1 marker may be of another transaction than
-the one it would end. As at a partition's leader, the answer of the transaction's coordinator decides (facts 9,
+The marker sender gets the answers that a partition leader would give. A TV1 marker may come late and meet another
+transaction than its own. As at a partition's leader, the answer of the transaction's coordinator decides (facts 9,
 Markers).
 """
 
@@ -105,8 +105,10 @@ class GroupMarkers:
 
 
 def seen_by(marker: storage_pb2.TxnMarker) -> SeenTransaction | None:
-    """Return the transaction that an operator saw and wants to end; None: the marker is not an operator's, or an
-    older gateway sent it."""
+    """Return the transaction that an operator saw and wants to end, by the offsets of its first and last record.
+
+    None: the marker is not an operator's, or an older gateway sent it.
+    """
     if not marker.HasField("seen"):
         return None
     return SeenTransaction(Offset(marker.seen.start_offset), Offset(marker.seen.last_offset))

@@ -1,8 +1,8 @@
-"""The GroupCoordinator service: protobuf to events and answers to protobuf, nothing else.
+"""The GroupCoordinator service: requests become events of a group's state machine, its answers become responses.
 
 Every method answers with Kafka error codes and raises nothing. What is wrong with the request itself comes first, then
-whether the shard is here, then the machine. A JoinGroup or SyncGroup is answered when the group has come that far,
-which may take as long as a rebalance; a caller that goes away is not missed.
+whether the shard is here, then the machine's answer. A JoinGroup or SyncGroup waits for the other members, which may
+take as long as a rebalance. If the caller disconnects meanwhile, its answer is dropped.
 """
 
 import asyncio
@@ -99,10 +99,10 @@ class GroupCoordinatorServicer:
         *fields: P.args,
         **named: P.kwargs,
     ) -> AnswerT:
-        """Return the machine's answer to the event with these fields. If there is none, return what `refused` makes of
-        the error.
+        """Send the group's state machine an event of this class with these fields, and return its answer.
 
-        An answer's class is its own `refused` where its first field is the error code.
+        Without an answer, because the shard is not here or has stopped, return `refused(error code)`. Where an answer's
+        class has the error code as its first field, it is passed as `refused`.
         """
         if not is_group_id(group_id):
             return refused(ErrorCode.INVALID_GROUP_ID)
@@ -238,10 +238,11 @@ class GroupCoordinatorServicer:
         request: pb.OffsetCommitRequest | pb.TxnOffsetCommitRequest,
         origin: RequestOrigin | None,
     ) -> CommitAnswer | None:
-        """Return what to answer without committing anything; None: the commit is to be handled.
+        """Return the answer of a commit that must not be handled: a copy or a late one. None: the commit is to be
+        handled.
 
-        A request that was sent before the shard was elsewhere is refused: this process does not know what was
-        committed there.
+        A request that was sent to an earlier coordinator of the shard is refused: later commits may have been made
+        there.
         """
         if origin is not None and self._shards.is_outdated(request):
             return CommitAnswer(ErrorCode.NOT_COORDINATOR)
@@ -285,9 +286,11 @@ class GroupCoordinatorServicer:
         origin: RequestOrigin | None,
         only_start_ms: int = 0,
     ) -> tuple[CommitAnswer, int]:
-        """Verify the transaction and commit its offsets. Return the answer and the transaction's start; 0: unknown.
+        """Verify the transaction at its coordinator, and commit its offsets. Return the answer and the transaction's
+        start.
 
-        `only_start_ms`, unless it is 0, is the start that the transaction must have.
+        The start is in milliseconds; 0: unknown. `only_start_ms`, unless it is 0, is the start that the transaction
+        must have.
         """
         producer_id = ProducerId(request.producer_id)
         producer_epoch = ProducerEpoch(request.producer_epoch)

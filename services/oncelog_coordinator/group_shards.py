@@ -1,5 +1,6 @@
-"""The group shards of this node, found by group id. Each is a group machine over its partition of
-`__consumer_offsets`."""
+"""The group shards of this node, found by group id. Each is a group machine, with its log in one partition of
+`__consumer_offsets`.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -50,10 +51,10 @@ from oncelog_coordinator.shards import RECORD_BYTES_SHARE
 
 
 class GroupRecords:
-    """The format of `__consumer_offsets`. A transaction's offsets are in batches of its producer, and a marker ends
-    the transaction.
+    """Turns a group machine's records into batches of `__consumer_offsets`, and back.
 
-    So any reader of the partition sees it as a transaction.
+    Offsets of a transaction are written in batches of its producer, and a marker ends it. So any reader of the
+    partition sees it as a transaction.
     """
 
     def encode(self, records: Sequence[GroupRecord], now: int) -> Iterable[Run]:
@@ -98,7 +99,10 @@ def _marker(record: TransactionEnded) -> Run:
 
 
 class GroupShards(ShardTerms[ShardTerm]):
-    """The group shards of this node. Call `start` in a running loop; `ask` sends events to them."""
+    """The group shards (partitions of `__consumer_offsets`) that this node coordinates.
+
+    Call `start` in a running loop; `ask` sends an event to a group's shard.
+    """
 
     def __init__(
         self,
@@ -119,13 +123,17 @@ class GroupShards(ShardTerms[ShardTerm]):
     # ------------------------------------------------------------------------------------------------ calls
 
     async def ask(self, group_id: str, event: Callable[[int], GroupEvent]) -> Answer:
-        """Return the answer to the event made for a request id, once committed. Raises ShardUnavailable or
-        DriverStopped."""
+        """Send the group's state machine the event that `event(request id)` makes; return its answer once its records
+        are committed.
+
+        Raises ShardUnavailable or DriverStopped.
+        """
         return await self._ask(self._term_for(group_id), event)
 
     async def ask_shard(self, shard: int, event: Callable[[int], GroupEvent]) -> Answer:
-        """Return the answer of a shard by its number, as `ask` does. Raises KeyError if the shard is not coordinated
-        here."""
+        """Do what `ask` does, with a shard that is named by its number. Raises KeyError if the shard is not coordinated
+        here.
+        """
         return await self._ask(self._terms[shard], event)
 
     def is_outdated(
@@ -145,7 +153,9 @@ class GroupShards(ShardTerms[ShardTerm]):
         return origin.coordinator_epoch < term.coordinator_epoch
 
     def loaded(self, shard: int) -> LoadedShard | None:
-        """Return the loaded shard; None while it loads. Raises KeyError if the shard is not coordinated here."""
+        """Return the shard with its running state machine; None while it loads. Raises KeyError if it is not
+        coordinated here.
+        """
         return self._terms[shard].loaded
 
     async def _ask(self, term: ShardTerm, event: Callable[[int], GroupEvent]) -> Answer:
@@ -156,7 +166,9 @@ class GroupShards(ShardTerms[ShardTerm]):
         return await driver.ask(event(request_id), request_id)
 
     def machine(self, group_id: str) -> tuple[Partition, GroupMachine]:
-        """Return the partition that keeps the group's offsets, and its machine. Raises ShardUnavailable."""
+        """Return the partition that keeps the group's offsets, and the state machine of that shard. Raises
+        ShardUnavailable.
+        """
         term = self._term_for(group_id)
         if term.driver is None:
             raise ShardUnavailable(term.unavailable)
@@ -256,8 +268,10 @@ class GroupShards(ShardTerms[ShardTerm]):
         return LoadedShard(driver)
 
     def _config_of_group(self, config: GroupConfig, group_id: str) -> GroupConfig:
-        """Return the configuration with what is set for this group. A change counts from its members' next
-        heartbeats."""
+        """Return the configuration with the values that were set for this group.
+
+        A change takes effect with its members' next heartbeats.
+        """
         found = self._metadata.image.group_configs(group_id)
         if not found:
             return config

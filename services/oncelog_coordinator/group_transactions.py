@@ -41,10 +41,10 @@ class TransactionCheck:
         transaction_version: int,
         partition: Partition,
     ) -> tuple[ErrorCode, int]:
-        """Return NONE if the partition is in this producer's open transaction, and when that began in milliseconds; 0:
-        unknown.
+        """Ask the transaction's coordinator whether this partition is in the producer's open transaction.
 
-        In TV2 the partition is added. Any other error is one that TxnOffsetCommit may answer.
+        Returns NONE if it is, or an error that TxnOffsetCommit may answer; and when the transaction began, in
+        milliseconds (0: unknown). In TV2 the partition is added to the transaction.
         """
         is_add = transaction_version >= TV2
         stub = transaction_coordinator(self._directory, self._metadata.image, transactional_id)

@@ -1,8 +1,9 @@
-"""The client that sends a shard's decisions to the marker sender and returns the outcome to the machine as an event.
+"""The client that sends the markers of a shard's decisions to the marker sender, and reports the outcome to the state
+machine.
 
-One task per decision, because delivery ends only when every partition leader has its marker. Repeating the call is
-safe: a marker that is already written is harmless (facts 8.11). What is under way when the shard is lost is forgotten
-here; the shard's next owner derives it again from the log.
+There is one task per decision, because a delivery ends only when every partition leader has its marker. Repeating the
+call is safe: a marker that is already written is harmless (facts 8.11). When the shard is lost, its tasks are
+cancelled. The shard's next owner finds in the log which markers are still to be sent.
 """
 
 import asyncio
@@ -66,15 +67,16 @@ AT_ONCE_MAX: Final = 100
 
 
 class DeliversAtOnce(Protocol):
-    """A marker sender in this process, which `takes_plain` has recognised."""
+    """A marker sender in this process, which writes markers without a wait. `takes_plain` recognises it."""
 
     def DeliverAtOnce(self, request: plain.DeliverMarkersRequest) -> Sequence[bool]: ...  # noqa: N802
 
 
 class MarkersAtOnce:
-    """The decisions of one turn of the event loop, of all shards of this process.
+    """Gathers the transactions that all shards of this process decide in one turn of the event loop; sends their
+    markers together.
 
-    If the marker sender and the leaders are in this process, too, the markers are written together and without a wait.
+    If the marker sender and the leaders are in this process, too, the markers are written without a wait.
     """
 
     def __init__(self, metadata: MetadataFollower, directory: Directory) -> None:
@@ -119,9 +121,10 @@ class MarkersAtOnce:
 
 
 class MarkerClient:
-    """The marker client of one shard under one coordinator epoch. `slots` bounds the deliveries of the whole process.
+    """Sends the markers of one shard's decided transactions, under one coordinator epoch.
 
-    `with_attempt_trace` adds the trace of a sink's attempt to its markers.
+    `slots` bounds the deliveries of the whole process. `with_attempt_trace` adds the trace to markers that end an
+    attempt (one try to write a Spark micro-batch).
     """
 
     def __init__(
@@ -151,7 +154,7 @@ class MarkerClient:
         """The unwritten markers of decisions whose delivery was refused in part. Only those are sent again."""
 
     def send(self, effect: Send) -> None:
-        """Start the delivery that the machine's `Send` effect asks for. This returns at once."""
+        """Start the delivery of the markers that the state machine's `Send` effect names. This returns at once."""
         assert effect.destination == MARKER_SENDER, effect
         wanted = effect.message
         assert isinstance(wanted, MarkersWanted), effect
@@ -166,8 +169,9 @@ class MarkerClient:
             self._begin(wanted)
 
     def tried(self, wanted: MarkersWanted, *, is_delivered: bool) -> None:
-        """Take the result of the attempt to write the markers at once: report the delivery, or begin the ordinary
-        one."""
+        """Tell the state machine that the markers are written. If they could not be written at once, start the ordinary
+        delivery.
+        """
         if is_delivered:
             self._missing.pop(wanted.decision_key, None)
             self._feed_back(MarkersDelivered(wanted.decision_key, DeliveryOutcome.DELIVERED))
@@ -191,8 +195,10 @@ class MarkerClient:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def cancel_at_sender(self) -> None:
-        """Tell the marker sender that this shard is no longer ours. This only saves it work: leaders fence what it
-        sends."""
+        """Tell the marker sender that this node no longer owns the shard, so that it stops its deliveries.
+
+        This only saves work: leaders refuse markers of an old coordinator epoch.
+        """
         request = pb.CancelShardRequest(
             shard=self._shard, coordinator_epoch=self._coordinator_epoch
         )
@@ -254,8 +260,10 @@ class MarkerClient:
             self._missing[wanted.decision_key] = tuple(_narrowed(wanted.markers, refused))
 
     async def missing(self, txn: TxnMetadata) -> tuple[Partition, ...]:
-        """Return the partitions of this decided transaction that lack their marker; all of them if nobody knows
-        which."""
+        """Return the partitions of this decided transaction that lack their marker.
+
+        All of them, if the marker sender does not say which.
+        """
         partitions = txn.partitions
         for markers in self._missing.values():
             refused = [one for one in markers if one.producer_id == txn.producer_id]
@@ -276,8 +284,10 @@ class MarkerClient:
         return partitions
 
     async def _ask(self, request: pb.DeliverMarkersRequest) -> pb.DeliverMarkersResponse:
-        """Send the request to the marker sender. The wait ends early if the metadata names another one: a frozen one
-        never answers."""
+        """Send the request to the marker sender, and return its response.
+
+        The wait ends early if the metadata names another marker sender: a frozen one never answers.
+        """
         sender = self._directory.marker_sender()
 
         def is_chosen(_: MetadataImage) -> bool:
@@ -336,7 +346,7 @@ def _narrowed(
 
 
 def _delivery_span(wanted: MarkersWanted, start_ns: int = 0) -> spans.Span | spans.Nothing:
-    """Return the span from the decision to the last marker."""
+    """Return the trace span that covers a delivery of markers, from the decision to the last marker."""
     return spans.outermost(
         "markers",
         spans.Kind.INTERNAL,
@@ -350,9 +360,10 @@ def _delivery_span(wanted: MarkersWanted, start_ns: int = 0) -> spans.Span | spa
 
 
 class _Slot:
-    """One of the node's slots for deliveries. A delivery that takes longer than SLOT_HELD_S goes on without its slot.
+    """One of the node's slots for deliveries. A delivery that takes longer than SLOT_HELD_S gives its slot back and
+    continues.
 
-    So a partition that cannot take its markers does not hold up the others.
+    So a partition that cannot take its markers does not hold up other deliveries.
     """
 
     __slots__ = ("_slots",)

@@ -1,4 +1,6 @@
-"""Messages about committed offsets in protobuf: requests become the machine's values, answers become messages."""
+"""Messages about committed offsets in protobuf: requests become values of the group machine, its answers become
+messages.
+"""
 
 from collections.abc import Iterable
 
@@ -40,8 +42,10 @@ def offsets_to_commit(
 def commit_codes(
     answer: CommitAnswer, offsets: tuple[OffsetToCommit, ...]
 ) -> list[types_pb2.PartitionError]:
-    """Return the error code of each partition. Kafka's response has none for the whole request, so each partition
-    gets that one."""
+    """Return the error code of each partition for the response to a commit.
+
+    Kafka's response has none for the whole request. If the whole request was refused, each partition gets that code.
+    """
     if answer.error_code is ErrorCode.NONE:
         return partition_errors(answer.partitions)
     return partition_errors((each.partition, answer.error_code) for each in offsets)

@@ -1,4 +1,4 @@
-"""The counts that a coordinator answers to gateways: ended transactions, and how long their markers took."""
+"""The counts that a coordinator reports to gateways: ended transactions, and how long their markers took."""
 
 from oncelog.api.v1.process_pb2 import DescribeProcessResponse
 from oncelog_coordinator.wiring import CoordinatorRole

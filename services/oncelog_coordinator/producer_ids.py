@@ -1,8 +1,8 @@
-"""Producer ids from blocks of the controller: `claim` is immediate, the next block is fetched before it is needed
+"""Producer ids from blocks that the controller gives out. `claim` is immediate: the next block is fetched ahead of need
 (facts 9).
 
-The controller's journal holds a block before it is answered, and only one process uses a block. So an id is never used
-twice; a crash loses the rest of a block, which costs nothing but numbers.
+The controller journals a block before it answers with it, and only one process uses a block. So an id is never used
+twice. A crash loses the rest of a block, which costs nothing but numbers.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _INT64_MAX: Final = 2**63 - 1
 
 
 class ProducerIds:
-    """The producer ids that this process may hand out. At most one block is held beside the current one."""
+    """The producer ids that this process may give out. It holds at most one block beside the current one."""
 
     def __init__(self, node_id: int, metadata: MetadataFollower, directory: Directory) -> None:
         self._node_id = node_id
@@ -43,7 +43,7 @@ class ProducerIds:
         self._arrived = asyncio.Event()
 
     def claim(self) -> ProducerId | None:
-        """Return a producer id that nobody else has; None while no block is at hand (one is then being fetched)."""
+        """Return a producer id that was never given out; None while no block is at hand (one is then being fetched)."""
         if self._position >= len(self._current):
             if self._next is None:
                 self._prefetch()
@@ -57,13 +57,18 @@ class ProducerIds:
         return ProducerId(claimed)
 
     async def claim_when_ready(self) -> ProducerId:
-        """Return a producer id as `claim` does, but wait for a block. The caller sets the limit."""
+        """Return a producer id as `claim` does, but wait if none is at hand. It waits without limit, so the caller sets
+        one.
+        """
         while (claimed := self.claim()) is None:
             await self._arrived.wait()
         return claimed
 
     async def start(self) -> None:
-        """Wait until the first block has arrived. The caller sets the limit; if it is reached, fetching goes on."""
+        """Wait until the first block of producer ids has arrived from the controller.
+
+        It waits without limit, so the caller sets one; the fetch continues after it.
+        """
         self._prefetch()
         await self._arrived.wait()
 

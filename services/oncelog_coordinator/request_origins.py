@@ -1,4 +1,4 @@
-"""The origins of TV1 requests, read from protobuf and written into it (ADR 0018)."""
+"""The origins of TV1 requests (their connection and number), read from protobuf and written into it (ADR 0018)."""
 
 from typing import NamedTuple
 
@@ -19,7 +19,11 @@ RequestWithOrigin = (
 
 
 class RequestOrigins(NamedTuple):
-    """The origins that a request carries, as the machine's event has them."""
+    """Where a request came in, its connection and number there, and which requests earlier refusals of its client
+    named.
+
+    The state machine compares them to tell a delayed request from a current one (`core.request_origin`).
+    """
 
     origin: RequestOrigin | None
     refused_origin: RequestOrigin | None
@@ -29,7 +33,10 @@ class RequestOrigins(NamedTuple):
 
 
 def origins_of(request: RequestWithOrigin, *, is_enabled: bool) -> RequestOrigins:
-    """Return the origins of a request. All are None if it has no `origin`, or if the check is off."""
+    """Return where a request came in (listener, connection, number), and which requests earlier refusals named.
+
+    All are None if the request has no `origin`, or if the check for delayed requests is off.
+    """
     if not is_enabled or not request.HasField("origin") or not request.origin.listener:
         return RequestOrigins(None, None, None)
     given = request.origin
@@ -47,7 +54,10 @@ def client_of(request: RequestWithOrigin) -> Client:
 
 
 def request_number(origin: RequestOrigin | None) -> types_pb2.RequestNumber | None:
-    """Return the message for an answer's `delayed_by`; None leaves the field out."""
+    """Return the origin (connection and number) of a request as a protobuf message; None leaves the field out.
+
+    It is for the field `delayed_by` of a response that refuses a delayed request, where it names the newer request.
+    """
     return None if origin is None else types_pb2.RequestNumber(**origin._asdict())
 
 

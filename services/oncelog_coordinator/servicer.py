@@ -1,4 +1,4 @@
-"""The TransactionCoordinator service: protobuf to events and answers to protobuf, nothing else.
+"""The TransactionCoordinator service: requests become events of a shard's state machine, its answers become responses.
 
 Every method answers with Kafka error codes and raises nothing. The order of the first checks is facts 8.1: what is
 wrong with the request itself, then whether the shard is here, then the machine.
@@ -96,10 +96,8 @@ class TransactionCoordinatorServicer(SinkCalls):
         *fields: P.args,
         **named: P.kwargs,
     ) -> AnswerT:
-        """Return the machine's answer to the event with these fields. If there is none, return what `refused` makes of
-        the error.
-
-        An answer's class is its own `refused` where its first field is the error code.
+        """Send the id's state machine an event of this class with these fields, and return its answer; without an
+        answer, `refused(error code)`. Often `refused` is the answer's class, whose first field is the code.
         """
         try:
             answer: AnswerT = await self._shards.ask(
@@ -148,7 +146,7 @@ class TransactionCoordinatorServicer(SinkCalls):
         return _initialised(answer)
 
     def _idempotent_producer(self) -> pb.InitProducerIdResponse:
-        """Answer a producer without transactional.id: it gets an id at epoch 0, and nothing is remembered."""
+        """Answer a producer without transactional.id: it gets a producer id at epoch 0, and nothing is stored."""
         claimed = self._producer_ids.claim()
         if claimed is None:
             return _initialised(IdentityAnswer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
@@ -209,17 +207,17 @@ class TransactionCoordinatorServicer(SinkCalls):
         return _each(name, ((partition, ErrorCode.NONE) for partition in partitions))
 
     def verify_at_once(self, request: plain.VerifyRequest, context: object) -> Millis | None:
-        """Return when the transaction that has these partitions began, for a leader of this process. None: this is
-        not known without a wait, or AddPartitionsToTxn says what is wrong."""
+        """Return when the transaction with these partitions began, for a leader in this process; None if this takes a
+        wait or is refused. The leader then sends AddPartitionsToTxn, which says what is wrong.
+        """
         image = self._metadata.image
         if any(image.partition(partition) is None for partition in request.partitions):
             return None
         return self._shards.verified_at_once(request)
 
     def add_partitions_at_once(self, request: plain.AddPartitionsRequest, context: object) -> bool:
-        """Add the partitions in this step, for a listener of this process. True: they are added and committed.
-
-        False: nothing was done, and AddPartitionsToTxn does it or says what is wrong.
+        """Add the partitions without a wait, for a listener in this process. True: they are added and committed. False:
+        nothing was done. The listener then sends AddPartitionsToTxn, which adds them or says what is wrong.
         """
         image = self._metadata.image
         if any(image.partition(partition) is None for partition in request.partitions):
@@ -245,7 +243,9 @@ class TransactionCoordinatorServicer(SinkCalls):
     async def AddOffsetsToTxn(
         self, request: pb.AddOffsetsToTxnRequest, context: object
     ) -> pb.AddOffsetsToTxnResponse:
-        """Add the partition of `__consumer_offsets` that keeps the group's offsets. This is always TV0 (facts 2.1)."""
+        """Add the partition of `__consumer_offsets` that keeps the group's offsets to the transaction, always as TV0
+        (facts 2.1).
+        """
         if not request.transactional_id:
             return pb.AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
         offsets = self._metadata.image.topics.get(CONSUMER_OFFSETS_TOPIC)
@@ -294,7 +294,9 @@ class TransactionCoordinatorServicer(SinkCalls):
         return _ended(answer)
 
     def end_txn_at_once(self, request: plain.EndTxnRequest, context: object) -> bool:
-        """Decide in this step, as `add_partitions_at_once` adds. True: the decision is committed."""
+        """Commit or abort without a wait, for a listener in this process. False: nothing was done, and it sends
+        EndTxn.
+        """
         origin, client = self._origin_of(request.origin)
         event = EndTxn(
             NO_REQUEST,

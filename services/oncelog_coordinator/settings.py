@@ -1,5 +1,6 @@
 """The coordinator's settings; each is read from ONCELOG_COORDINATOR_<NAME>. Defaults are Kafka's where it has the same
-(facts 10)."""
+setting (facts 10).
+"""
 
 from typing import Literal
 
@@ -10,7 +11,11 @@ DAY_MS = 86_400_000
 
 
 class CoordinatorSettings(BaseSettings):
-    """Set once per process. Times are in milliseconds."""
+    """Set once per process. Times are in milliseconds.
+
+    The settings of a coordinator: limits of transactions and groups, timeouts of its calls, loading, and its event
+    feed.
+    """
 
     model_config = SettingsConfigDict(env_prefix="ONCELOG_COORDINATOR_", frozen=True)
 

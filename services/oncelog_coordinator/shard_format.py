@@ -1,4 +1,4 @@
-"""The format in which a kind of shard writes its machine's records into its log, and reads them again."""
+"""How the records of a shard's state machine are written into its log as batches, and read again."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
@@ -16,7 +16,10 @@ RecordT = TypeVar("RecordT")
 
 
 class Run(NamedTuple):
-    """Records that belong into one batch. `producer` is the client's (id, epoch) for what a transaction covers."""
+    """Records that belong into one batch of a shard's log.
+
+    `producer` is the client's (id, epoch) if they are part of its transaction; None: they are the coordinator's own.
+    """
 
     records: list[Record]
     producer: tuple[int, int] | None = None
@@ -24,22 +27,31 @@ class Run(NamedTuple):
 
 
 class RecordFormat(Protocol[RecordT]):
-    """The functions that turn the records of one kind of machine into bytes and back."""
+    """Turns the records of one kind of state machine (transactions or groups) into log records, and back."""
 
     def encode(self, records: Sequence[RecordT], now: int) -> Iterable[Run]:
-        """Return runs that hold, together and in order, one record of the log for each record of the machine."""
+        """Return the batches to write: together and in order, one log record for each record of the state machine."""
 
     def decode(self, header: BatchHeader, key: bytes, value: bytes | None) -> RecordT | None:
-        """Return the machine's record; None for a record of a newer kind. Raises ValueError or OncelogError for a
-        damaged one."""
+        """Return the state machine's record for this key and value of a log record; None: its kind is newer than this
+        build.
+
+        Raises ValueError or OncelogError for a damaged one.
+        """
 
     def decode_control(self, header: BatchHeader, data: bytes, at: int) -> RecordT | None:
-        """Return the machine's record for the control batch whose bytes begin at `at` in `data`; None: it has none."""
+        """Return the state machine's record for a control batch (a transaction marker) whose bytes begin at `at` in
+        `data`.
+
+        None: it makes no record.
+        """
 
 
 class TransactionRecords:
-    """The format of `__transaction_state`. The version of a transaction's value follows the cluster's
-    `transaction.version` (facts 5.1)."""
+    """Turns a transaction shard's records into log records of `__transaction_state`, and back.
+
+    The version of a transaction's value follows the cluster's `transaction.version` (facts 5.1).
+    """
 
     def __init__(self, metadata: MetadataFollower) -> None:
         self._metadata = metadata

@@ -4,16 +4,16 @@ Only the shard's coordinator writes here, and three things keep it so:
 
 * every append carries the coordinator epoch, and a leader that has seen a newer one refuses it;
 * every append says where it expects the log to end, so one decided without knowing the newest record is refused;
-* the coordinator is an idempotent producer to its shard, with an id of its own per load: an append whose answer was
-lost is repeated byte for byte, and the leader answers for the first one.
+* the coordinator is an idempotent producer to its shard, with a producer id of its own for each load. It repeats an
+  append whose answer was lost byte for byte, and the leader answers for the first one.
 
-What cannot be settled within `append_timeout_ms` fails the append: the machine is dropped, and replaying tells what was
-written. Replay reads to the log's end, not to the high watermark (facts 1.1, row 3). But it waits until the high
+An append without an answer within `append_timeout_ms` fails: the state machine is dropped, and a replay finds out what
+was written. Replay reads to the log's end, not to the high watermark (facts 1.1, row 3). But it waits until the high
 watermark has passed what it read: markers must not go out for a decision that a lost leader takes with it.
 
-What a record looks like is the kind's business (`RecordFormat`). A group shard also writes what belongs to a client's
-transaction: offsets under the client's producer id, and markers. Those batches have no sequence of ours; that the log
-ends with the very same batch tells the leader that it is a repetition.
+A `RecordFormat` says what the records are. A group shard also writes parts of clients' transactions: offsets under the
+client's producer id, and markers. Those batches have no sequence of ours. The leader recognises a repeated one, because
+the log ends with the very same batch.
 """
 
 import asyncio
@@ -119,13 +119,16 @@ OnRecent = Callable[[Millis, RecordT, RecordT | None], None]
 
 
 class AppendsAtOnce(Protocol):
-    """A leader in this process, which `takes_plain` has recognised."""
+    """A partition leader in this process, which can append without a wait. `takes_plain` recognises it."""
 
     def AppendAtOnce(self, request: plain.AppendRequest) -> bool: ...  # noqa: N802
 
 
 class ShardLog(Generic[RecordT]):
-    """The journal of one load of one shard; it implements `oncelog.journal.Journal`."""
+    """The journal of one load of a shard; it implements `oncelog.journal.Journal`.
+
+    The shard's driver, which runs its state machine, writes to it and replays from it.
+    """
 
     def __init__(
         self,
@@ -140,7 +143,7 @@ class ShardLog(Generic[RecordT]):
         load_buffer_bytes: int = FETCH_BYTES,
         on_recent: OnRecent[RecordT] | None = None,
     ) -> None:
-        """Open the log. `on_recent` is called for each record of the last `RECENT_MS`, at the end of each replay."""
+        """Open the log. `on_recent` is called at the end of each replay, for each record of the last `RECENT_MS`."""
         self._on_recent = on_recent
         self._partition = partition
         self._load_buffer_bytes = load_buffer_bytes
@@ -167,7 +170,11 @@ class ShardLog(Generic[RecordT]):
     # ------------------------------------------------------------------------------------------------ append
 
     async def append(self, records: Sequence[RecordT]) -> Offset:
-        """Append one batch, or as many as the topic's max.message.bytes requires. Raises AppendFailed."""
+        """Append the records as one batch, or as many as the topic's max.message.bytes requires; return the first
+        offset.
+
+        Raises AppendFailed.
+        """
         first = self._next_offset
         if self._producer_id is None:
             self._producer_id = await self._claim()
@@ -177,7 +184,9 @@ class ShardLog(Generic[RecordT]):
         return Offset(first)
 
     def append_at_once(self, records: Sequence[RecordT]) -> bool:
-        """Let the leader commit the records in this step, if it is in this process. False: nothing was written."""
+        """Append and commit the records without a wait, if the leader is in this process. False: nothing was
+        written.
+        """
         try:
             _, storage = self._leader()
         except KafkaError:
@@ -209,8 +218,9 @@ class ShardLog(Generic[RecordT]):
             ) from None
 
     def _chunks(self, records: list[Record]) -> list[list[Record]]:
-        """Divide the records into batches. An oversized record is still attempted alone: the leader's refusal is the
-        better message."""
+        """Divide the records into batches that the topic allows. An oversized record gets a batch of its own: the
+        leader's refusal is the better message.
+        """
         if len(records) == 1:
             return [records]
         limit = self._batch_bytes_max()
@@ -269,8 +279,11 @@ class ShardLog(Generic[RecordT]):
         self._appended(records, run)
 
     async def confirm(self) -> None:
-        """Return when the leader knows that no newer coordinator has loaded this shard or written to it. Raises
-        AppendFailed."""
+        """Ask the leader whether this coordinator still owns the shard, and return if it does.
+
+        Raises AppendFailed if a newer coordinator has loaded the shard or written to it, or if the leader does not
+        answer.
+        """
         await self._until_settled(self._confirm_once)
 
     async def _confirm_once(self, timeout_s: float) -> tuple[ErrorCode, str]:
@@ -285,7 +298,7 @@ class ShardLog(Generic[RecordT]):
     async def _until_settled(
         self, attempt: Callable[[float], Awaitable[tuple[ErrorCode, str]]]
     ) -> None:
-        """Repeat the identical call until the leader answers, or time is up. Raises AppendFailed."""
+        """Repeat the call `attempt` until it succeeds. Raises AppendFailed for a final error or when time is up."""
         loop = asyncio.get_running_loop()
         timeout_s = self._settings.append_timeout_ms / 1000
         deadline = loop.time() + timeout_s
@@ -327,7 +340,7 @@ class ShardLog(Generic[RecordT]):
         return error_code, response.error_message
 
     def _leader(self) -> tuple[int, StorageStub]:
-        """Return the partition's leader and its stub. Raises KafkaError while there is none."""
+        """Return the node id of the partition's leader, and its stub. Raises KafkaError while there is none."""
         found = self._metadata.image.partition(self._partition)
         if found is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(self._partition))
@@ -341,8 +354,7 @@ class ShardLog(Generic[RecordT]):
             ) from None
 
     async def _answer(self, call: Awaitable[AnswerT], leader: int, timeout_s: float) -> AnswerT:
-        """Wait for the answer of this leader, at most until another node leads: every call made here is safe to
-        repeat."""
+        """Wait for the answer of this leader, but no longer than it leads: every call made here is safe to repeat."""
 
         def still_leads(image: MetadataImage) -> bool:
             found = image.partition(self._partition)
@@ -353,7 +365,10 @@ class ShardLog(Generic[RecordT]):
     # ------------------------------------------------------------------------------------------------ replay
 
     async def replay(self) -> AsyncIterator[tuple[Offset, RecordT]]:
-        """Yield every record that no later one has superseded, in order, with its offset. Raises ReplayFailed."""
+        """Yield the newest record of each key and all of clients' transactions, in order, with their offsets.
+
+        Raises ReplayFailed.
+        """
         live = LiveRecords(0 if self._on_recent is None else RECENT_MS)
         log_end, high_watermark = await self._read_all(live)
         for count, record in enumerate(live.in_order()):
@@ -381,8 +396,10 @@ class ShardLog(Generic[RecordT]):
                 await asyncio.sleep(0)
 
     async def _read_all(self, live: LiveRecords) -> tuple[int, int]:
-        """Read the whole log; return its end and the high watermark. The next bytes are fetched while these are
-        decoded."""
+        """Read the whole log into `live`; return the log's end and the high watermark.
+
+        The next bytes are fetched while these are decoded.
+        """
         position = 0
         fetch = asyncio.ensure_future(self._fetch(position))
         try:

@@ -1,10 +1,10 @@
 """The records of a shard's log that still count: the last one of each key, as if the log had just been compacted.
 
-A load reads every batch but decodes only what a later record has not superseded. A record of history costs a few
-microseconds, and only what is alive costs the whole price. What belongs to a client's transaction (a group shard has
-such batches) is kept in full: its marker decides whether it supersedes anything.
+A load reads every batch but decodes only records that no later one has superseded. The others cost a few microseconds
+each. Batches of clients' transactions, which a group shard has, are all kept: the marker decides whether they supersede
+anything.
 
-What the last coordinator may have decided without the world hearing of it is in `recent`, superseded or not.
+`recent` has the newest records, superseded or not. The last coordinator may have died before it exported their spans.
 """
 
 import struct
@@ -35,7 +35,7 @@ _LAST_DELTA_AT: Final = 23
 
 
 def next_offset_of(data: bytes) -> int:
-    """Return the offset after the last whole batch; -1 if there is none."""
+    """Return the offset after the last whole batch in these bytes; -1 if there is none."""
     at, end, next_offset = 0, len(data), -1
     while end - at >= HEADER_BYTES:
         base_offset, batch_length = _BASE_AND_LENGTH.unpack_from(data, at)
@@ -48,7 +48,7 @@ def next_offset_of(data: bytes) -> int:
 
 
 class LiveRecord(NamedTuple):
-    """A record, or a control batch: then `key` is None and `value` the batch."""
+    """A record of the log that still counts. For a control batch `key` is None, and `value` is the whole batch."""
 
     offset: int
     header: BatchHeader
@@ -57,7 +57,9 @@ class LiveRecord(NamedTuple):
 
 
 class RecentRecord(NamedTuple):
-    """One of the records that were written last, superseded or not. `before` is the value that it superseded."""
+    """One of the newest records of the log, superseded or not. `before` is the value that its key had before it; None:
+    none.
+    """
 
     header: BatchHeader
     key: bytes
@@ -66,12 +68,13 @@ class RecentRecord(NamedTuple):
 
 
 class MalformedShard(OncelogError):
-    """A batch holds no records that a coordinator can have written."""
+    """A batch of a shard's log is damaged: a coordinator cannot have written it."""
 
 
 class LiveRecords:
-    """The records of a log that no later one has superseded. Call `take` for the fetched batches in order, then
-    `in_order`."""
+    """Collects from a shard's log the newest record of each key. Call `add_batches` for the fetched bytes in order,
+    then `in_order`.
+    """
 
     def __init__(self, recent_ms: int = 0) -> None:
         """Start empty. `recent_ms` is the age, before the log's newest record, up to which `recent` yields records."""
@@ -83,7 +86,7 @@ class LiveRecords:
         self._open: dict[int, set[bytes]] = {}
 
     def add_batches(self, data: bytes, start: int) -> int:
-        """Take every whole batch in `data` from offset `start` on; return the offset after the last.
+        """Add every whole batch in `data` from offset `start` on; return the offset after the last one.
 
         Raises MalformedShard.
         """
@@ -107,7 +110,9 @@ class LiveRecords:
         return next_offset
 
     def in_order(self) -> Iterator[LiveRecord]:
-        """Yield the records that no later one has superseded, by offset."""
+        """Yield the records that count, by offset: each key's newest one, and all that belong to clients'
+        transactions.
+        """
         latest = (
             (offset, LiveRecord(offset, BatchHeader._make(fields), key, value))
             for key, (offset, fields, value) in self._latest.items()
@@ -117,7 +122,10 @@ class LiveRecords:
             yield record
 
     def recent(self) -> Iterator[RecentRecord]:
-        """Yield the recent records by offset, without those that a client's transaction covers."""
+        """Yield the records of the log's last `recent_ms` milliseconds, by offset, superseded or not.
+
+        Those that were written as part of a client's transaction are left out.
+        """
         for fields, key, value, before in self._recent:
             yield RecentRecord(BatchHeader._make(fields), key, value, before)
 

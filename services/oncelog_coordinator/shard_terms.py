@@ -1,9 +1,10 @@
 """The shards of one kind on this node: loaded when the metadata assigns them, dropped when it takes them away.
 
-An assignment is a shard and a coordinator epoch; a greater epoch is a new term even on the same node. Each term has
-its own journal, machine and driver. A machine that fails is dropped and replayed in the same term. One that was fenced
-is dropped and waits for the metadata to say who coordinates the shard now. A caller is told
-COORDINATOR_LOAD_IN_PROGRESS while the shard loads and NOT_COORDINATOR when it is not ours (facts 8.1, 8.10).
+An assignment is a shard and a coordinator epoch. A greater epoch is a new term even on the same node. Each term has its
+own journal, state machine and driver, which feeds events to the machine and writes its records. A machine that fails is
+dropped and replayed in the same term. One that was fenced is dropped and waits for the metadata to say who coordinates
+the shard now. A caller is told COORDINATOR_LOAD_IN_PROGRESS while the shard loads and NOT_COORDINATOR when it is not
+ours (facts 8.1, 8.10).
 
 An empty shard costs one fetch and two small objects: its task and its producer id come with its first record.
 """
@@ -33,7 +34,9 @@ at once."""
 
 
 class ShardUnavailable(OncelogError):
-    """No machine can answer now; `error_code` tells the client whether to wait or to look elsewhere."""
+    """The shard has no state machine that could answer now; `error_code` tells the client whether to wait or to look
+    elsewhere.
+    """
 
     def __init__(self, error_code: ErrorCode) -> None:
         super().__init__(f"shard unavailable: {error_code.name}")
@@ -49,15 +52,20 @@ Answer: TypeAlias = Any
 
 
 class LoadedShard(NamedTuple):
-    """One load of one shard. `close(has_moved)` stops what served the driver; it is called after the driver has
-    stopped."""
+    """A shard with the driver that runs its state machine. `close(has_moved)` stops its helpers, such as the marker
+    client.
+    """
 
     driver: Driver
     close: Callable[[bool], Coroutine[object, object, None]] = _nothing_to_close
 
 
 class ShardTerm:
-    """One shard under one coordinator epoch on this node."""
+    """One shard (a partition of `__transaction_state` or `__consumer_offsets`) on this node under one coordinator
+    epoch.
+
+    It is loading, loaded or over.
+    """
 
     def __init__(self, shard: int, coordinator_epoch: CoordinatorEpoch) -> None:
         self.shard = shard
@@ -76,7 +84,11 @@ TermT = TypeVar("TermT", bound=ShardTerm)
 
 
 class ShardTerms(ABC, Generic[TermT]):
-    """The terms of all shards of one kind. Call `start` in a running loop. A subclass makes the loaded shards."""
+    """All shards of one kind that this node coordinates: partitions of `__transaction_state`, or of
+    `__consumer_offsets`.
+
+    Call `start` in a running loop. A subclass makes the machines.
+    """
 
     def __init__(
         self, kind: int, node_id: int, metadata: MetadataFollower, settings: CoordinatorSettings
@@ -99,21 +111,25 @@ class ShardTerms(ABC, Generic[TermT]):
 
     @abstractmethod
     def _new_loaded_shard(self, term: TermT) -> LoadedShard:
-        """Return a fresh machine with its journal and driver, not yet started."""
+        """Return a fresh state machine with its journal and its driver (which feeds it events), not yet started."""
 
     def _report(self, term: TermT, state: str) -> None:
-        """Publish in the live feed what became of a shard."""
+        """Publish in the live feed whether a shard is loading, loaded, lost or moved away."""
 
     @abstractmethod
     def _is_empty(self, driver: Driver) -> bool: ...
 
     def start(self) -> None:
-        """Begin to load the shards that the image assigns; `wait_until_loaded` waits for the end of that."""
+        """Start to load the shards that the metadata assigns to this node; `wait_until_loaded` waits until they are
+        loaded.
+        """
         self._is_running = True
         self._reconcile(self._metadata.image)
 
     async def wait_until_loaded(self) -> None:
-        """Return when every shard that is assigned at this moment has been loaded. The caller sets the limit."""
+        """Return when every shard that is assigned now has been loaded. It waits without limit, so the caller sets
+        one.
+        """
         tasks = [term.task for term in self._terms.values() if term.task is not None]
         if tasks:
             await asyncio.wait(tasks)
@@ -141,7 +157,10 @@ class ShardTerms(ABC, Generic[TermT]):
         return sum(term.driver is None for term in self._terms.values())
 
     def _shard_number(self, name: str) -> int | None:
-        """Return the number of the shard of this name, as `MetadataImage.shard_for` does; None: no shard exists yet."""
+        """Return the number of the shard of this group or transactional.id, as `MetadataImage.shard_for` does.
+
+        None: there are no shards yet.
+        """
         count = self._metadata.image.shard_count(self._kind)
         return shard_of(self._hashed_name(name), count) if count else None
 
@@ -153,8 +172,10 @@ class ShardTerms(ABC, Generic[TermT]):
         return None if number is None else self._terms.get(number)
 
     def drivers(self) -> list[tuple[TermT, Driver]]:
-        """Return every shard of this node that has any state. Raises ShardUnavailable while one is loading (facts
-        3)."""
+        """Return every shard of this node that has any state, with the driver that runs its state machine.
+
+        Raises ShardUnavailable while one is loading (facts 3).
+        """
         found: list[tuple[TermT, Driver]] = []
         for term in self._terms.values():
             if term.driver is None:
@@ -164,7 +185,7 @@ class ShardTerms(ABC, Generic[TermT]):
         return found
 
     def active(self) -> Iterator[tuple[TermT, Driver]]:
-        """Yield every shard that is loaded and answers. The simulator reads them."""
+        """Yield every loaded shard with the driver that runs its state machine. The simulator reads them."""
         return ((term, term.driver) for term in self._terms.values() if term.driver is not None)
 
     # ------------------------------------------------------------------------------------------------ assignment
@@ -222,7 +243,10 @@ class ShardTerms(ABC, Generic[TermT]):
         self.labels[label] += 1
 
     def _on_failure(self, term: TermT, failure: AppendFailed) -> None:
-        """Load the shard again after its driver failed and its machine was lost. The driver calls this last."""
+        """Load the shard again after an append failed and its state machine was dropped.
+
+        The driver that ran the machine calls this last.
+        """
         loaded, term.loaded = term.loaded, None
         self._report(term, f"lost, an append failed: {failure}")
         if loaded is not None:

@@ -1,5 +1,5 @@
-"""The transaction shards of this node: how a machine, its journal and its marker client are put together, and how a
-call finds them by transactional.id.
+"""The transaction shards of this node, found by transactional.id: each is a state machine with its journal and marker
+client.
 
 `shard_terms` has what is the same for every kind of shard.
 """
@@ -87,8 +87,10 @@ RECORD_BYTES_SHARE: Final = 0.9
 
 
 class TransactionTerm(ShardTerm):
-    """The term of a transaction shard, with its feed events, times and traces, and with the callers that wait for a
-    completion."""
+    """A transaction shard on this node under one coordinator epoch, with its feed events, durations and traces.
+
+    It also holds the callers that wait until a transaction is complete.
+    """
 
     def __init__(
         self,
@@ -110,11 +112,18 @@ class TransactionTerm(ShardTerm):
         """The marker client of the shard, set while the shard is loaded."""
 
     def about_to_decide(self, before: TxnMetadata | None) -> None:
-        """Remember the transaction that the next decision is about."""
+        """Store the transaction as it is before the state machine decides on the next event; None: its id is unknown.
+
+        `observe` publishes it beside the new state.
+        """
         self._before = before
 
     def observe(self, event: ShardEvent, decision: Decision[ShardRecord], now: Millis) -> None:
-        """Publish and measure a decision. The driver calls this for each one."""
+        """Publish a decision in the live feed, and measure it. The driver that runs the state machine calls this for
+        each one.
+
+        If it completes a transaction, the callers that wait for that are woken.
+        """
         self._times.observe(decision.records, now)
         if self._events is not None:
             self._events.publish(event, decision, self._before)
@@ -131,7 +140,10 @@ class TransactionTerm(ShardTerm):
     def committed(
         self, event: ShardEvent, decision: Decision[ShardRecord], decided_ns: int
     ) -> None:
-        """Trace and measure a decision whose records are committed. The driver calls this for each one."""
+        """Record the span and the duration of a decision's append.
+
+        The driver that runs the shard's state machine calls this once the decision's records are committed.
+        """
         if not decision.records:
             return
         now_ns, trace_id = time.time_ns(), 0
@@ -144,8 +156,11 @@ class TransactionTerm(ShardTerm):
         self._append_times.observe((now_ns - decided_ns) / 1e9, trace_id)
 
     def about_to_trace(self, event: ShardEvent, machine: ShardMachine) -> ShardEvent:
-        """Return the event to decide, with a trace if it may begin a transaction, in a process that records spans.
-        It may be about a sink."""
+        """Return the event that the state machine is to decide, with a trace if it may begin a transaction.
+
+        This is called in a process that records spans. For an event of a Spark sink it copies the sink's attempts
+        (tries to write a micro-batch), as the decision may remove them.
+        """
         if type(event) is AddPartitions:
             running = spans.current()
             if running is not None:
@@ -158,7 +173,9 @@ class TransactionTerm(ShardTerm):
     def trace(
         self, event: ShardEvent, decision: Decision[ShardRecord], machine: ShardMachine, now: Millis
     ) -> None:
-        """Trace a decision that the machine has applied."""
+        """Move the current span into the trace of the transaction, or of the Spark micro-batch, that this decision is
+        about.
+        """
         running = spans.current()
         if running is not None:
             last = decision.records[-1] if decision.records else None
@@ -177,7 +194,10 @@ class TransactionTerm(ShardTerm):
     def trace_again(
         self, appended_ms: Millis, record: ShardRecord, superseded: ShardRecord | None
     ) -> None:
-        """Trace a record that a load found. The process that appended it may have died before it sent the root span."""
+        """Export the root span of a recent completion that a load found in the log.
+
+        The process that appended it may have died before it exported the span.
+        """
         if isinstance(record, TxnMetadata):
             self._traces.root_again(record)
         else:
@@ -204,7 +224,10 @@ NO_REQUEST: Final = 0
 
 
 class Shards(ShardTerms[TransactionTerm]):
-    """The transaction shards of this node. Call `start` in a running loop; `ask` sends events to them."""
+    """The transaction shards (partitions of `__transaction_state`) that this node coordinates.
+
+    Call `start` in a running loop; `ask` sends an event to a shard.
+    """
 
     def __init__(
         self,
@@ -229,12 +252,12 @@ class Shards(ShardTerms[TransactionTerm]):
     # ------------------------------------------------------------------------------------------------ calls
 
     async def ask(self, transactional_id: str, event: Callable[[int], ShardEvent]) -> Answer:
-        """Return the answer to the event made for a request id, once committed. Raises ShardUnavailable or
-        DriverStopped.
+        """Send the id's state machine the event that `event(request id)` makes; return its answer once its records are
+        committed.
 
         A transaction is usually complete a moment after EndTxn was answered, and clients that are told
-        CONCURRENT_TRANSACTIONS sleep for 20 to 100 ms. So that answer is held back for `concurrent_wait_ms`, and the
-        event decided again when the transaction is complete.
+        CONCURRENT_TRANSACTIONS sleep for 20 to 100 ms. So that answer waits for at most `concurrent_wait_ms`. When the
+        transaction is complete, the event is sent to the machine again. Raises ShardUnavailable or DriverStopped.
         """
         try:
             term = self._term_for(transactional_id)
@@ -251,8 +274,10 @@ class Shards(ShardTerms[TransactionTerm]):
         return answer
 
     def ask_at_once(self, transactional_id: str, event: AddPartitions | EndTxn) -> Answer | None:
-        """Return the answer if it is NONE and committed in this step. None: nothing was decided, and the caller uses
-        `ask`."""
+        """Return the state machine's answer if it is a success and could be committed without a wait.
+
+        None: nothing was changed, and the caller uses `ask`.
+        """
         term = self.term_of(transactional_id)
         driver = None if term is None else term.driver
         if driver is None or spans.recorder is not None:
@@ -260,8 +285,11 @@ class Shards(ShardTerms[TransactionTerm]):
         return driver.ask_at_once(event)
 
     def verified_at_once(self, request: plain.VerifyRequest) -> Millis | None:
-        """Return when the transaction that has these partitions began, in milliseconds. None: `ask` waits for what
-        is being written, or says what is wrong."""
+        """Return when the transaction that has these partitions began, in milliseconds, if that can be said without a
+        wait.
+
+        None: the caller uses `ask`, which waits for what is being written, or says what is wrong.
+        """
         term = self.term_of(request.transactional_id)
         driver = None if term is None else term.driver
         if term is None or driver is None or not driver.is_settled:
@@ -274,8 +302,10 @@ class Shards(ShardTerms[TransactionTerm]):
         return began
 
     def _report_refusal(self, transactional_id: str, event: ShardEvent, code: ErrorCode) -> None:
-        """Publish the refusal of a request because its shard is not here. Such a client asks again and again, and
-        nothing else shows it."""
+        """Publish in the live feed that a request was refused because its shard is not here.
+
+        Such a client asks again and again, and nothing else shows it.
+        """
         if self._refusals is None or not isinstance(event, REQUESTS):
             return
         shard = self._shard_number(transactional_id)
@@ -430,8 +460,10 @@ class Shards(ShardTerms[TransactionTerm]):
 
 
 def _is_delayed(answer: object) -> bool:
-    """True if the request was refused for its connection (`core.request_origin`). It then waits for no transaction's
-    completion."""
+    """True if the state machine refused the request as a delayed one (`core.request_origin`).
+
+    To wait for the transaction's completion would then not help.
+    """
     if isinstance(answer, ErrorAnswer) and answer.is_completing:
         return False
     return isinstance(answer, ErrorAnswer | IdentityAnswer) and answer.delayed_by is not None

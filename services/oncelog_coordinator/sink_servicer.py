@@ -1,4 +1,6 @@
-"""The Spark sink calls of the TransactionCoordinator service: protobuf to sink events and back, nothing else."""
+"""The Spark sink calls of the TransactionCoordinator service: protobuf requests become events, answers become
+protobuf.
+"""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -36,8 +38,10 @@ P = ParamSpec("P")
 
 
 class SinkCalls:
-    """The methods of the service for Spark sinks. A sink lives on the shard of its name. Answers and responses have
-    the same fields."""
+    """The methods of the TransactionCoordinator service for Spark sinks. A sink's name selects its shard.
+
+    Answers of the state machine and responses have the same fields.
+    """
 
     def __init__(self, shards: Shards) -> None:
         self._shards = shards
@@ -144,10 +148,10 @@ class SinkCalls:
         *fields: P.args,
         **named: P.kwargs,
     ) -> AnswerT:
-        """Return the machine's answer to the event with these fields. If there is none, return what `refused` makes of
-        the reason.
+        """Send the sink's state machine an event of this class with these fields, and return its answer.
 
-        An answer's class is its own `refused` where its first fields are code and reason.
+        Without an answer, because the shard is not here or has stopped, return `refused(error code, reason)`. Where an
+        answer's class has these two as its first fields, it is passed as `refused`.
         """
         try:
             if not sink:

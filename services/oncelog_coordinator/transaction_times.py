@@ -1,7 +1,7 @@
-"""The durations of transactions, from the records that are decided, for `/metrics`.
+"""How long transactions take, measured at the records that are decided, for `/metrics`.
 
-Two spans end with the record of completion, which is decided when the last marker is written. One began with the
-transaction; the other with the decision, an EndTxn or a timeout, and is the markers' share.
+Two durations end when a transaction is complete, which is when its last marker is written. One began with the
+transaction. The other began with the EndTxn or timeout that decided it, and is the markers' share.
 """
 
 from collections.abc import Iterable
@@ -25,8 +25,10 @@ class TransactionTimes:
 
 
 class ShardTimes:
-    """The durations of one shard's transactions. One that an earlier owner of the shard decided is counted in the
-    first span only."""
+    """Measures the transactions of one shard.
+
+    If an earlier owner of the shard decided a transaction, only its whole duration is measured, not the markers' share.
+    """
 
     def __init__(self, times: TransactionTimes) -> None:
         self._times = times

@@ -1,9 +1,9 @@
 """The spans that a transaction shard records for its decisions (ADR 0028).
 
-The trace begins in `with_trace`, which completes an addition right before it is decided. `decided` moves the request's
-spans into it, and gives them the decision's label. `committed` records how long the decision took to be durable, and
-with the completion the root of it all. `root_again` exports the root of a completion that another coordinator wrote.
-A process without tracing does none of it.
+The trace begins in `with_trace`, which adds it to an AddPartitionsToTxn right before the state machine decides on that.
+`decided` moves the request's spans into the trace, and gives them the decision's label. `committed` records how long
+the append took; when it completes the transaction, it records the root span, too. `root_again` exports the root span of
+a completion that another coordinator wrote. A process without tracing does none of it.
 """
 
 import time
@@ -47,10 +47,11 @@ _ABORTS: Final = frozenset({TxnState.PREPARE_ABORT, TxnState.COMPLETE_ABORT})
 def with_trace(
     running: spans.Span, event: AddPartitions, known: TxnMetadata | None
 ) -> AddPartitions:
-    """Return the addition with a trace for the transaction that it may start. `known` is the transaction before it.
+    """Return the AddPartitionsToTxn with a new trace, for the transaction that it may start.
 
-    The trace begins with the client's request. It is not the trace under which the request came: spans of a request
-    that gives up waiting never learn which transaction they belong to, and stay in that one.
+    `known` is the transaction before it; an open one keeps its trace. The new trace begins with the client's request.
+    It is not the trace under which the request came. Spans of a request that gives up waiting stay in that one: they
+    never learn which transaction they belong to.
     """
     if known is not None and known.state is TxnState.ONGOING:
         return event
@@ -61,7 +62,7 @@ def with_trace(
 
 
 class TransactionTraces:
-    """The traces of one shard's transactions, under one coordinator epoch."""
+    """Records the spans of one shard's transactions, under one coordinator epoch."""
 
     def __init__(self, shard: int, coordinator_epoch: CoordinatorEpoch) -> None:
         self._attributes: dict[str, spans.Value] = {
@@ -77,8 +78,10 @@ class TransactionTraces:
         known: TxnMetadata,
         now: Millis,
     ) -> None:
-        """Move the running span into the transaction's trace, and give it the decision's label. `known`: the
-        transaction as it is now."""
+        """Move the current span into the transaction's trace, and give it the decision's label.
+
+        `known` is the transaction after the decision.
+        """
         recorder = spans.recorder
         assert recorder is not None
         # A request that waits for a completion is decided again after it.
@@ -101,8 +104,10 @@ class TransactionTraces:
     def committed(
         self, event: ShardEvent, decision: Decision[ShardRecord], decided_ns: int, now_ns: int
     ) -> int:
-        """Record the append of a committed decision. Return the id of the trace in which the append can be seen; 0
-        if none is kept."""
+        """Record the span of a committed decision's append, and the root span of a transaction that it completes.
+
+        Returns the id of the trace in which the append can be seen; 0 if that is not exported.
+        """
         seen_in = 0
         recorder = spans.recorder
         if recorder is None:
@@ -138,8 +143,10 @@ class TransactionTraces:
         return seen_in
 
     def root_again(self, record: TxnMetadata) -> None:
-        """Export the root of a transaction that is complete in the log. The ids are those of the record, so it is
-        the same root."""
+        """Export the root span of a transaction that a load finds complete in the log.
+
+        The record has the ids, so it is the same span that the earlier coordinator may have exported.
+        """
         recorder = spans.recorder
         if recorder is None or record.trace is None or record.state not in _COMPLETE:
             return
@@ -181,7 +188,7 @@ def identity(txn: TxnMetadata) -> spans.Attributes:
 
 
 def is_kept(recorder: spans.Recorder, txn: TxnMetadata, now: Millis) -> bool:
-    """True if the transaction's trace is kept regardless of the head ratio: it was aborted, or was open for long."""
+    """True if the transaction's trace is exported even if it was not sampled: it was aborted, or was open for long."""
     # Asked of each request: two comparisons are less than a lookup of an enum's member in a set.
     state = txn.state
     is_abort = state is TxnState.PREPARE_ABORT or state is TxnState.COMPLETE_ABORT
@@ -189,7 +196,9 @@ def is_kept(recorder: spans.Recorder, txn: TxnMetadata, now: Millis) -> bool:
 
 
 def exemplar(record: TxnMetadata, now: Millis) -> int:
-    """Return the trace id of this transaction for a histogram in which it is observed; 0 if its trace is not kept."""
+    """Return the transaction's trace id, to be shown beside its value in a histogram; 0 if its trace is not
+    exported.
+    """
     recorder = spans.recorder
     if recorder is None or record.trace is None:
         return 0
@@ -198,7 +207,10 @@ def exemplar(record: TxnMetadata, now: Millis) -> int:
 
 
 def trace_of_marker(marker: MarkerWanted) -> TraceContext | None:
-    """Return the trace context that a marker carries; None: it has no trace, or its trace is certainly not kept."""
+    """Return the trace context that a marker carries to the marker sender.
+
+    None: the marker has no trace, or its trace is not exported.
+    """
     recorder, trace = spans.recorder, marker.trace
     if trace is None:
         return None
@@ -216,7 +228,7 @@ def trace_of_marker(marker: MarkerWanted) -> TraceContext | None:
 
 
 def _is_of(event: ShardEvent, known: TxnMetadata) -> bool:
-    """True if the request belongs to this transaction, or to the producer that was fenced with it."""
+    """True if the event belongs to this transaction, or to the producer that was fenced when it was aborted."""
     if isinstance(event, _DECIDED_WITHOUT_REQUEST):
         return True
     state = known.state

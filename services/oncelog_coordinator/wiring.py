@@ -21,8 +21,9 @@ _log = logging.getLogger(__name__)
 
 
 class CoordinatorRole:
-    """The coordinator as an `oncelog.rpc.role.Role`, with the servicers of TransactionCoordinator and
-    GroupCoordinator."""
+    """The coordinator as one role of a process (`oncelog.rpc.role.Role`), with its two services for transactions and
+    groups.
+    """
 
     def __init__(
         self,
@@ -43,8 +44,10 @@ class CoordinatorRole:
         self._feed = feed
 
     async def start(self) -> None:
-        """Return when shards and producer ids are ready, or after `start_timeout_ms`: then both go on in the
-        background."""
+        """Start to load shards and to fetch producer ids; return when all are ready, or after `start_timeout_ms`.
+
+        After that they become ready in the background.
+        """
         if self._feed is not None:
             self._feed.start()
         self.shards.start()
@@ -76,9 +79,10 @@ def build_coordinator(
     clock: Clock | None = None,
     feed: Feed | None = None,
 ) -> CoordinatorRole:
-    """Return the coordinator of this node. `metadata` must be followed by the caller; it need not have an image yet.
+    """Return the coordinator of this node, not yet started.
 
-    `feed` replaces the one of the settings' `redis_url`.
+    The caller keeps `metadata` up to date; it need not have an image yet. `feed` replaces the one of the settings'
+    `redis_url`.
     """
     clock = clock or SystemClock()
     producer_ids = ProducerIds(node_id, metadata, directory)

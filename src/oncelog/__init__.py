@@ -21,7 +21,9 @@ __all__ = ["RunningLog", "__version__", "running"]
 
 
 def __getattr__(name: str) -> object:
-    """Load a name when it is first asked for: every process imports this package, and most need neither name."""
+    """Import a name of this package when it is first used: every process imports the package, and most need neither
+    name.
+    """
     if name == "__version__":
         from importlib.metadata import version
 

@@ -2,14 +2,14 @@
 
 A process that registers tells the controller its settings under these names (`published`), unless they are Kafka's
 defaults. So any listener can answer DescribeConfigs for settings of other roles. The controller keeps what changes
-while the cluster runs, for one node or for all (empty name); it is read from the metadata image:
+while the cluster runs, for one node or for all (empty name). Processes read it from the metadata image:
 
 ```
 this node's value  >  the value for all nodes  >  the process's setting  >  Kafka's default
 ```
 
-A default of topics (`log.retention.ms` and its like) may be set for one storage node: the replicas there follow it. A
-listener that is nothing else stores no topic, and takes none, though clients see it as a broker.
+A default of topics (`log.retention.ms` and its like) may be set for one storage node: the replicas there follow it. It
+cannot be set for a node that is only a listener, which stores no topic, though clients see it as a broker.
 """
 
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ class BrokerKey:
 
     @property
     def role(self) -> str:
-        """The role that reads the config; empty where no role in particular does."""
+        """The role (such as `storage`) whose processes read this config; empty if no role in particular does."""
         return self.reader or self.setting.partition(".")[0]
 
 
@@ -441,9 +441,11 @@ BROKER_CONFIGS: Final[Mapping[str, BrokerKey]] = {
 
 
 def checked_broker_configs(configs: Mapping[str, str], *, for_all: bool) -> dict[str, str]:
-    """Return the configs, checked: each may be set while the cluster runs, and is within its bounds.
+    """Return these broker configs with their values checked: each may be set while the cluster runs, and is within its
+    bounds.
 
-    Raises KafkaError: INVALID_CONFIG for a key or value that is none, INVALID_REQUEST for one that cannot be changed.
+    Raises KafkaError: INVALID_CONFIG for an unknown key or a bad value, INVALID_REQUEST for a key that cannot be
+    changed.
     """
     keys = {name: row.key for name, row in BROKER_CONFIGS.items()}
     checked = {}
@@ -471,7 +473,7 @@ def checked_broker_configs(configs: Mapping[str, str], *, for_all: bool) -> dict
 
 
 def check_not_static(name: str) -> None:
-    """Raise KafkaError(INVALID_REQUEST) for a config of Kafka that no broker changes while it runs."""
+    """Raise KafkaError(INVALID_REQUEST) for a broker config that Kafka's brokers read only when they start."""
     if name in STATIC_NAMES:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
@@ -480,5 +482,5 @@ def check_not_static(name: str) -> None:
 
 
 def topic_defaults(configs: Mapping[str, str]) -> dict[str, str]:
-    """Return the topic configs among a broker's configs, under the topics' names."""
+    """Return the defaults of topics among a broker's configs, under the topics' names (`retention.ms`)."""
     return {TOPIC_DEFAULTS[name]: one for name, one in configs.items() if name in TOPIC_DEFAULTS}

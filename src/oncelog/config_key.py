@@ -40,8 +40,10 @@ class ConfigKey:
     """True if messages must not repeat a value that somebody sent for the key."""
 
     def check(self, value: str) -> str:
-        """Return the value as it is stored.
-        Raises KafkaError(INVALID_CONFIG) that names the key, the value and what is allowed."""
+        """Return the value as it is stored, if it is valid.
+
+        Raises KafkaError(INVALID_CONFIG) that names the key, the value and what is allowed.
+        """
         checked = self._checked(value.strip())
         if self.unsupported and checked != self.default:
             raise self._refuse(value, f"is refused: {self.unsupported}; leave {self.default!r}")
@@ -84,7 +86,11 @@ class ConfigKey:
         return ",".join(dict.fromkeys(parts))
 
     def _check_share(self, value: str) -> str:
-        """Return a share from 0 to 1, as most of Kafka's configs of this type are, or from 0 to the key's maximum."""
+        """Return the text of a number from 0 to the key's maximum, or to 1, as most of Kafka's configs of this type
+        are.
+
+        Raises KafkaError for any other.
+        """
         largest = self.maximum or 1
         if not _DECIMAL.fullmatch(value):
             raise self._refuse(value, "is not a number")
@@ -103,7 +109,7 @@ def table_of(keys: Iterable[ConfigKey]) -> dict[str, ConfigKey]:
 
 
 def known_key(table: Mapping[str, ConfigKey], kind: str, name: str) -> ConfigKey:
-    """Return the key of this name. Raises KafkaError(INVALID_CONFIG) that tells the nearest names."""
+    """Return the config key of this name. Raises KafkaError(INVALID_CONFIG) that names the most similar keys."""
     key = table.get(name)
     if key is not None:
         return key

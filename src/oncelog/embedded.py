@@ -113,7 +113,7 @@ def _is_ours(name: str) -> bool:
 
 
 class _Addresses(TypedDict):
-    """What we read of the file that says the log is ready."""
+    """The fields that are read from the file which says that the log is ready."""
 
     bootstrap: str
     gateway: str

@@ -189,11 +189,11 @@ RETRIABLE = frozenset(
 
 
 class OncelogError(Exception):
-    """A failure that a person reads. The text names the value at fault and the way out."""
+    """The base of oncelog's errors. Its text is for people: it names the value at fault and the way out."""
 
 
 class KafkaError(OncelogError):
-    """A Kafka error on its way to a reply."""
+    """An error with one of Kafka's codes, which becomes the error of a response."""
 
     def __init__(self, error_code: ErrorCode, message: str = "") -> None:
         super().__init__(
@@ -204,7 +204,7 @@ class KafkaError(OncelogError):
 
 
 class RecordsRefused(KafkaError):
-    """The refusal of a batch because some of its records are at fault: none of it is written (KIP-467)."""
+    """Raised to refuse a whole batch because some of its records are at fault: none of it is written (KIP-467)."""
 
     def __init__(
         self, error_code: ErrorCode, message: str, record_errors: "list[tuple[int, str]]"
@@ -215,7 +215,7 @@ class RecordsRefused(KafkaError):
 
 
 def error_code_of(value: int) -> ErrorCode:
-    """Return the code of this number; a number that we do not know becomes UNKNOWN_SERVER_ERROR."""
+    """Return the error code of this number; an unknown number becomes UNKNOWN_SERVER_ERROR."""
     return _BY_NUMBER.get(value, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 

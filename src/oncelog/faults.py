@@ -137,7 +137,10 @@ class Faults:
 
 
 class _Channel:
-    """The parent's end of the socket (`oncelog_server.faults.control` has the other). Threads may share it."""
+    """The test's end of the socket on which it controls the faults of a log in a child process. Threads may share it.
+
+    `oncelog_server.faults.control` has the other end.
+    """
 
     def __init__(self, channel: socket.socket) -> None:
         channel.settimeout(ANSWER_TIMEOUT_S)
@@ -146,7 +149,7 @@ class _Channel:
         self._lock = threading.Lock()
 
     def ask(self, call: str, **arguments: object) -> object:
-        """Return the answer. Raises OncelogError for a refusal, and where none comes."""
+        """Send a call to the log, and return its answer. Raises OncelogError for a refusal, and if no answer comes."""
         with self._lock:
             try:
                 self._socket.sendall(

@@ -56,9 +56,9 @@ GROUP_SYNONYMS: Final[Mapping[str, str]] = {
 def checked_group_configs(
     configs: Mapping[str, str], defaults: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the configs, checked: each key is known, each value within its bounds. `defaults` are the broker's.
+    """Return these configs of a group with their values checked: each key is known, each value within its bounds.
 
-    Raises KafkaError(INVALID_CONFIG).
+    `defaults` are the values that hold for groups that set none. Raises KafkaError(INVALID_CONFIG).
     """
     checked = {
         name: known_key(GROUP_CONFIGS, "group", name).check(value)

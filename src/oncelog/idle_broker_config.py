@@ -1,10 +1,10 @@
-"""Broker configs that Kafka's brokers change while they run, and that find nothing to do in oncelog.
+"""Broker configs that Kafka's brokers change while they run, and that have no effect in oncelog.
 
 There are three kinds. They differ in what a person relies on who sets them:
 
 - `idle`: they tune a part that oncelog does not have (a thread pool, Kerberos' logins, remote storage). No record,
-  answer or limit depends on them. The value is kept and told, and its documentation says that it has no effect.
-- `refused`: a limit, a quota or security. Who sets it believes that it holds, so no value but ours is taken.
+  answer or limit depends on them. The value is stored and shown, and its documentation says that it has no effect.
+- `refused`: a limit, a quota or security. Who sets it believes that it holds, so only the value that holds is accepted.
 - `STATIC_NAMES`: Kafka's brokers read them when they start, and refuse to change them too.
 
 Names, types and bounds are those of Kafka 4.4.

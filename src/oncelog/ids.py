@@ -1,7 +1,7 @@
-"""Identities and quantities as distinct types.
+"""Ids, epochs and quantities as distinct types.
 
 This system has five epochs and half a dozen kinds of integer ids. Each is an `int` at run time and a type of its own to
-the checker. So a leader epoch can never be compared with a producer epoch by accident.
+the type checker. So a leader epoch can never be compared with a producer epoch by accident.
 """
 
 from functools import lru_cache
@@ -72,7 +72,7 @@ def java_string_hash(text: str) -> int:
 
 @lru_cache(maxsize=NAMES_REMEMBERED_MAX)
 def shard_of(name: str, shard_count: int) -> int:
-    """Return the shard of a transactional.id or a group: `abs(hash) % n`, where Kafka's abs(MIN_VALUE) is 0."""
+    """Return the shard number of a transactional.id or a group: `abs(hash) % n`, where Kafka's abs(MIN_VALUE) is 0."""
     value = java_string_hash(name)
     return 0 if value == -(2**31) else abs(value) % shard_count
 
@@ -90,19 +90,22 @@ def is_reserved_name(name: str) -> bool:
 
 
 def branch_transactional_id(sink: str, batch_id: int, task_partition: int) -> TransactionalId:
-    """Return the name under which a Spark task's branch of a micro-batch produces and is described."""
+    """Return the transactional.id with which a Spark task writes its share (branch) of a micro-batch."""
     return TransactionalId(f"{_BRANCH_PREFIX}{batch_id}/{task_partition}/{sink}")
 
 
 def branch_sink(transactional_id: str) -> str | None:
-    """Return the sink of a branch; None for a transactional.id of any other producer."""
+    """Return the Spark sink that a task's transactional.id belongs to; None for the id of any other producer."""
     if not transactional_id.startswith(_BRANCH_PREFIX):
         return None
     return transactional_id[len(_BRANCH_PREFIX) :].split("/", 2)[-1]
 
 
 def job_sink_name(transactional_id: str, job_id: str | None) -> str:
-    """Return the sink of a batch job, or of all jobs without an id. Slashes are escaped: no two pairs have one name."""
+    """Return the name of the sink of a Spark batch job; `job_id` None: of all jobs without an id.
+
+    Slashes are escaped, so that no two pairs have one name.
+    """
     escaped = transactional_id.replace("%", "%25").replace("/", "%2F")
     return f"{_JOB_PREFIX}{escaped}" + ("" if job_id is None else f"/{job_id}")
 
@@ -113,7 +116,11 @@ def is_job_sink(sink: str) -> bool:
 
 @lru_cache(maxsize=NAMES_REMEMBERED_MAX)
 def acl_name_of(transactional_id: str) -> str:
-    """Return the id's name in ACLs: the transactionalId that people chose, also for a branch and a batch job's sink."""
+    """Return the name by which ACLs know this transactional.id.
+
+    That is the transactionalId that people chose, also for the names that oncelog gives to Spark's tasks and batch
+    jobs.
+    """
     sink = branch_sink(transactional_id)
     name = transactional_id if sink is None else sink
     if not is_job_sink(name):
@@ -124,10 +131,10 @@ def acl_name_of(transactional_id: str) -> str:
 
 @lru_cache(maxsize=NAMES_REMEMBERED_MAX)
 def shard_name_of(transactional_id: str) -> str:
-    """Return the name that is hashed to find a transactional.id's shard: the id, as in Kafka; for a branch its sink's
-    name.
+    """Return the name whose hash gives the shard of a transactional.id.
 
-    Storage leaders and listeners route by transactional.id, and for a branch they know no other name.
+    It is the id itself, as in Kafka; for the id of a Spark task it is the sink's name. Storage leaders and listeners
+    route by transactional.id, and for a task they know no other name.
     """
     sink = branch_sink(transactional_id)
     return transactional_id if sink is None else sink

@@ -1,8 +1,8 @@
-"""The contract of a core without I/O: events and time go in, records and effects come out.
+"""The contract of a state machine without I/O: events and time go in, records and effects come out.
 
-A machine owns the state of one shard. `decide` only reads; what it wants to be true it returns as records. The driver
-(`oncelog.runtime`) appends those records to the machine's journal and hands them to `apply`. It lets replies and sends
-out only when the records are committed: a reader never sees what a crash could take back.
+A machine owns the state of one shard. `decide` only reads; what it wants to change it returns as records. The driver
+(`oncelog.runtime`) appends those records to the machine's journal and passes them to `apply`, which changes the state.
+It releases replies and sends only when the records are committed: a reader never sees what a crash could take back.
 
 There is no undo. When an append fails, the driver drops the machine and replays the journal.
 """
@@ -24,7 +24,7 @@ Answer: TypeAlias = Any
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer to the request that the event carried."""
+    """An effect: send this answer to the caller of the request that the event carried."""
 
     request_id: int
     answer: Answer
@@ -32,7 +32,9 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """A message for another role. A crash may lose it; `resume` derives it again from replayed state."""
+    """An effect: send this message to another role. A crash may lose it; `resume` returns it again from replayed
+    state.
+    """
 
     destination: str
     message: object
@@ -40,8 +42,11 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class SetTimer:
-    """A timer: `event` is decided after `after_ms`, plus up to `jitter_ms` that the driver draws.
-    It replaces a timer of its name."""
+    """An effect: give the state machine `event` after `after_ms`, plus up to `jitter_ms` that the driver draws by
+    chance.
+
+    It replaces a timer of the same name.
+    """
 
     name: str
     after_ms: Millis
@@ -60,7 +65,8 @@ Effect = Reply | Send | SetTimer | CancelTimer
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[RecordOut]):
-    """A machine's answer to an event: the records to append, and the effects that follow.
+    """What a state machine decides on an event: the records to append, and the effects that follow once they are
+    committed.
 
     `label` names the branch taken (`"prepared"`, `"fenced"`): it is the log line, the metric and the coverage mark.
     """
@@ -77,14 +83,14 @@ class Decision(Generic[RecordOut]):
 
 
 class Request(Protocol):
-    """An event that gets one answer."""
+    """An event that gets one answer, for which it carries a request id."""
 
     @property
     def request_id(self) -> int: ...
 
 
 def answered(event: Request, answer: Answer, label: str) -> Decision[Never]:
-    """Return a decision that changes nothing, and gives this answer to the event's request."""
+    """Return a decision that changes nothing and only answers the event's request."""
     return Decision((), (Reply(event.request_id, answer),), label)
 
 
@@ -93,8 +99,11 @@ class Machine(Protocol[EventT, RecordIn]):
         """Return the decision on an event. It only reads state, changes nothing and does no I/O."""
 
     def apply(self, offset: Offset, record: RecordIn) -> None:
-        """Apply a record that is history, or (at offset -1) an unlogged change.
-        It may not refuse: a record that does not fit is a bug and asserts."""
+        """Change the state by a record that `decide` returned or a replay read, or (at offset -1) by an unlogged
+        change.
+
+        It may not refuse: a record that does not fit is a bug and asserts.
+        """
 
     def resume(self, now: Millis) -> Sequence[Effect]:
-        """Return, after a replay, every effect that the state still requires."""
+        """Return, after a replay, the effects that the state still requires: timers to set, messages to send."""

@@ -1,10 +1,13 @@
-"""The coordinator's answers about an attempt of a Spark sink."""
+"""The coordinator's answers to the requests by which Spark writes a micro-batch into a sink."""
 
 from enum import IntEnum
 
 
 class SinkAnswer(IntEnum):
-    """An answer's number, as in `SinkAnswer` of coordinator.proto, which explains each."""
+    """How the coordinator answers a Spark sink's request: accepted, skipped, fenced and so on.
+
+    The numbers are those of `SinkAnswer` in coordinator.proto, which explains each.
+    """
 
     OK = 0
     SKIP = 1

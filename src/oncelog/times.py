@@ -1,4 +1,4 @@
-"""Points in time as people type them. Without a zone they are UTC, as everywhere in oncelog."""
+"""Reads points in time as people type them. Without a zone they are UTC, as everywhere in oncelog."""
 
 from datetime import UTC, datetime
 
@@ -6,8 +6,10 @@ INT64_MAX = 2**63 - 1
 
 
 def milliseconds_of(text: str) -> int:
-    """Return the milliseconds since 1970 of a time that a person typed.
-    Raises ValueError with what there is to choose from."""
+    """Return the milliseconds since 1970 of a time that a person typed: ISO 8601, or such a number.
+
+    Raises ValueError that shows both forms.
+    """
     if text.isascii() and text.isdigit() and int(text) <= INT64_MAX:
         return int(text)
     try:

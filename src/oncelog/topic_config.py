@@ -297,8 +297,10 @@ def broker_synonyms(name: str) -> tuple[str, ...]:
 
 
 def checked_overrides(configs: Mapping[str, str]) -> dict[str, str]:
-    """Return the configs, checked: each key is known, each value within its bounds.
-    Raises KafkaError(INVALID_CONFIG)."""
+    """Return these configs of a topic with their values checked: each key is known, each value within its bounds.
+
+    Raises KafkaError(INVALID_CONFIG).
+    """
     checked = {
         name: known_key(TOPIC_CONFIGS, "topic", name).check(value)
         for name, value in configs.items()
@@ -308,7 +310,7 @@ def checked_overrides(configs: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_together(overrides: Mapping[str, str]) -> None:
-    """Check the configs whose values depend on each other. Raises KafkaError(INVALID_CONFIG)."""
+    """Raise KafkaError(INVALID_CONFIG) if values of a topic's configs contradict each other."""
     shortest, longest = (
         int(overrides.get(name, TOPIC_CONFIGS[name].default))
         for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")

@@ -1,6 +1,7 @@
 """The trace of a transaction: its ids, and the one way to write them (ADR 0028). Pure; `telemetry` records spans.
 
-`00-<trace id, 32 hex digits>-<span id, 16>-<flags, 2>` is W3C's traceparent; flag 1 says that the trace is kept.
+`00-<trace id, 32 hex digits>-<span id, 16>-<flags, 2>` is W3C's traceparent; flag 1 says that the trace is kept, which
+means exported.
 """
 
 import hashlib
@@ -19,7 +20,7 @@ _KEPT: Final = 1
 
 
 class Traceparent(NamedTuple):
-    """A span of another process."""
+    """A span of another process, as a W3C traceparent names it, and whether its trace is exported (kept)."""
 
     trace_id: int
     span_id: int
@@ -27,8 +28,10 @@ class Traceparent(NamedTuple):
 
 
 class TransactionTrace(NamedTuple):
-    """The trace of one transaction's spans.
-    The coordinator that starts the transaction gives it, and keeps it in its state record."""
+    """The ids of the trace that has all spans of one transaction.
+
+    The coordinator that starts the transaction draws them, and stores them in its state record.
+    """
 
     trace_id: int
     root_id: int
@@ -38,8 +41,11 @@ class TransactionTrace(NamedTuple):
 
 
 def attempt_trace(nonce: bytes, start_ns: int = 0) -> TransactionTrace:
-    """Return the trace of an attempt of a Spark sink. It is a function of the nonce, so that driver, tasks and each
-    coordinator know it. The nonce is hashed, so that a trace does not tell it."""
+    """Return the trace of an attempt: one try of Spark to write a micro-batch, which a random nonce names.
+
+    The ids are computed from the nonce, so Spark's driver and tasks and each coordinator know them. The nonce is
+    hashed, so that a trace does not reveal it.
+    """
     digest = hashlib.blake2b(nonce, digest_size=24, person=b"oncelog trace").digest()
     trace_id = int.from_bytes(digest[:16], "big")
     root_id = int.from_bytes(digest[16:], "big")
@@ -51,7 +57,10 @@ def encode_trace(trace: TransactionTrace) -> bytes:
 
 
 def decode_trace(stored: bytes | None) -> TransactionTrace | None:
-    """Return the stored trace; None for bytes that are no trace: a transaction without one is as any other."""
+    """Return the trace stored in a transaction's record; None if there is none or its bytes are no trace.
+
+    A transaction without a trace works like any other.
+    """
     if stored is None or len(stored) != STORED_BYTES:
         return None
     high, low, root_id, start_ns = _STORED.unpack(stored)

@@ -2,7 +2,7 @@
 
 
 def noun(count: int, singular: str) -> str:
-    """Return `singular` as it stands behind that number; for nouns that take an s."""
+    """Return the noun in the form that follows this count: `partition` for 1, else with an s."""
     return singular if count == 1 else f"{singular}s"
 
 

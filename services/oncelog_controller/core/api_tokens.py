@@ -24,7 +24,7 @@ _DONE: Final = SecurityResult()
 def altered_tokens(
     known: Mapping[str, ApiToken], event: AlterApiTokens
 ) -> tuple[SecurityAnswer, ApiTokensChanged]:
-    """Return an answer for each change, and the record of the tokens that changed."""
+    """Return an answer for each change of an API token, and one record with all tokens that changed."""
     results: list[SecurityResult] = []
     changed: dict[str, ApiToken] = {}
     for change in event.changes:
@@ -45,7 +45,7 @@ def altered_tokens(
 def _altered(
     known: Mapping[str, ApiToken], changed_count: int, change: TokenChange
 ) -> tuple[SecurityResult, ApiToken | None]:
-    """Return the answer to one change, and the token after it; None: nothing changes."""
+    """Return the answer to one change of an API token, and the token after it; None: nothing changes."""
     match change:
         case CreateToken(token):
             if fault := token_fault(token):

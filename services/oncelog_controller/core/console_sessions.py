@@ -1,7 +1,7 @@
 """Sessions of the console that were logged out: every gateway refuses them until they would have ended (ADR 0030).
 
-Their number is bounded. When there are too many, the one that would end first is forgotten. From then on every session
-that would end no later counts as logged out: too many logouts end sessions, and open none again.
+Their number is bounded. When there are too many, the one that would end first is dropped. From then on every session
+that would end no later counts as logged out. So too many logouts end other sessions, but never open one again.
 """
 
 import re
@@ -22,14 +22,17 @@ _SESSION_ID: Final = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(slots=True)
 class EndedSessions:
-    """The ended sessions of the console, as the records so far say."""
+    """The console sessions that were logged out, as the metadata records so far say."""
 
     ended: dict[str, int] = field(default_factory=dict)
     """The time in ms at which each session would have ended, by session id."""
     void_until_ms: int = 0
 
     def apply(self, record: ConsoleSessionsEnded) -> tuple[str, ...]:
-        """Take a record that is history. Return the ids of the sessions that it touched."""
+        """Apply a committed record: add the sessions that it ends, and drop those that it forgets.
+
+        Returns the ids of all these sessions.
+        """
         self.ended.update(record.ended)
         for session_id in record.forgotten:
             del self.ended[session_id]
@@ -56,7 +59,7 @@ class EndedSessions:
 def ended_session(
     known: EndedSessions, event: EndConsoleSession
 ) -> tuple[SecurityResult, tuple[ConsoleSessionsEnded, ...]]:
-    """Return the answer to a logout, and a record unless the session is known as ended."""
+    """Return the answer to a logout, and the record that ends the session; no record if it is known as ended."""
     if not _SESSION_ID.fullmatch(event.session_id) or event.expires_ms <= 0:
         message = f"{event.session_id[:100]!r} with the end {event.expires_ms} is no session"
         return SecurityResult(ErrorCode.INVALID_REQUEST, message), ()

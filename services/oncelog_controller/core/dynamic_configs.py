@@ -15,7 +15,10 @@ NAMES_MAX = 10_000
 
 
 def altered_dynamic_configs(image: ClusterImage, event: AlterConfigs) -> ConfigsChanged | None:
-    """Return the record of a change; None when nothing changes. Raises KafkaError (40, 42, 102)."""
+    """Return the record of a change of a broker's or a group's configs; None when nothing changes.
+
+    Raises KafkaError with INVALID_CONFIG, INVALID_REQUEST or BROKER_ID_NOT_REGISTERED.
+    """
     key = (event.kind, event.name)
     known = image.configs.get(key, {})
     twice = sorted(set(event.remove) & set(event.set))
@@ -68,7 +71,7 @@ def _check_broker(image: ClusterImage, event: AlterConfigs) -> None:
 
 
 def _broker_defaults(image: ClusterImage) -> Mapping[str, str]:
-    """Return the configs of groups that set nothing, as the coordinators' settings say."""
+    """Return the configs of groups that set none of their own, as one registered coordinator's settings say."""
     for node_id in image.nodes_with(COORDINATOR):
         configs = image.nodes[node_id].configs
         return {

@@ -1,4 +1,4 @@
-"""Elections that a request asks for (KIP-460): the preferred replica, or one that may have lost records."""
+"""Elections that a request asks for (KIP-460): of the preferred replica, or of one that may have lost records."""
 
 from dataclasses import replace
 
@@ -12,7 +12,10 @@ from oncelog_controller.core.records import MetadataRecord
 def elected_leaders(
     image: ClusterImage, event: ElectLeaders
 ) -> tuple[list[PartitionResult], list[MetadataRecord]]:
-    """Elect leaders. Return a result for each partition, and the records. Codes of results: 3, 80, 83, 84."""
+    """Elect the leaders that an ElectLeaders request asks for.
+
+    Returns a result for each partition (codes 3, 80, 83, 84), and the records of the changes.
+    """
     staying = frozenset(image.staying_with(STORAGE))
     live = frozenset(image.live_with(STORAGE))
     results = []

@@ -1,7 +1,7 @@
-"""The events and requests that reach the metadata machine, and its answers.
+"""The events that the controller's metadata machine decides (requests, lost sessions, timers), and its answers.
 
 The shell adds everything drawn by chance (topic ids, cluster id) before the event enters. So a decision depends on
-nothing but the event and the image.
+nothing but the event and the metadata.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,12 @@ from oncelog_controller.core.records import MetadataRecord, Replicas, ScramRow
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A storage node's folder as its registration describes it (`core.folders`)."""
+    """What a storage node's registration says of its data folder. `core.folders` checks whether it may have lost
+    records.
+
+    `incarnation_ids` name the process starts under which its node registered; `seen` is the newest metadata it acted
+    on.
+    """
 
     incarnation_ids: tuple[str, ...] = ()
     seen: MetadataPosition = NOWHERE
@@ -26,9 +31,10 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class RegisterNode:
-    """The registration of a node. Unneeded values of `cluster_id` and of the internal topics' ids are dropped.
+    """A node's request to be registered.
 
-    `node_id` 0 asks for an id. `given` with another one: the process was given that id and asks for it again.
+    `cluster_id` and the ids of the internal topics are proposals; they are dropped if the cluster has its own.
+    `node_id` 0 asks for an id. `given` with another `node_id`: the process got that id earlier and asks for it again.
     """
 
     request_id: int
@@ -52,7 +58,7 @@ class RegisterNode:
 class NodeHeartbeat:
     """A node's heartbeat.
 
-    It carries ids for the internal topics, which are used if this node is the last they wait for.
+    It proposes ids for the internal topics. They are used if the topics can be created now that this node is there.
     """
 
     request_id: int
@@ -66,19 +72,19 @@ class NodeHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class SessionsEnded:
-    """The processes that are gone or silent, as (node id, node epoch)."""
+    """Nodes whose process is gone or silent, as (node id, node epoch): they lose leadership and shards."""
 
     nodes: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class BeginTerm:
-    """The begin of a controller's term. The journal names the controller at once, so that every image does."""
+    """A controller has become active. It writes its name to the journal, so that every process learns who is active."""
 
 
 @dataclass(frozen=True, slots=True)
 class BalanceLeaders:
-    """The event at which leadership returns to preferred replicas."""
+    """A timer's event: leadership returns to preferred replicas where they are in sync."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +111,7 @@ class ProposedIsr:
 
 @dataclass(frozen=True, slots=True)
 class AlterPartition:
-    """A leader's ISR proposals."""
+    """A leader's request to change the ISR of its partitions."""
 
     request_id: int
     node_id: int
@@ -131,7 +137,7 @@ class ReassignPartitions:
 
 @dataclass(frozen=True, slots=True)
 class ElectLeaders:
-    """A request for elections, with (topic, partition) of each.
+    """A request to elect leaders for these partitions, as (topic, partition).
 
     `unclean`: a partition without a leader may get one from outside the ISR.
     """
@@ -217,9 +223,9 @@ class DeleteAcls:
 
 @dataclass(frozen=True, slots=True)
 class AlterUserScramCredentials:
-    """A change of SCRAM credentials.
+    """A change of users' SCRAM credentials.
 
-    `unknown_user_key` is a new secret; only the cluster's first such change keeps it.
+    `unknown_user_key` is a fresh secret for logins of unknown users; only the cluster's first such change stores it.
     """
 
     request_id: int
@@ -229,7 +235,7 @@ class AlterUserScramCredentials:
 
 @dataclass(frozen=True, slots=True)
 class AlterClientQuotas:
-    """A change of client quotas: for each entity the (key, value) to set. None removes the key."""
+    """A change of client quotas: for each entity the (key, value) pairs to set. Value None removes the key."""
 
     request_id: int
     changes: tuple[tuple[Entity, tuple[tuple[str, float | None], ...]], ...]
@@ -248,7 +254,7 @@ class RevokeToken:
 
 @dataclass(frozen=True, slots=True)
 class UseToken:
-    """The use of a token by a client. `time_ms` is the time of the use."""
+    """A client has used an API token, at the time `time_ms` in milliseconds."""
 
     name: str
     digest: str = field(repr=False)
@@ -266,7 +272,7 @@ class AlterApiTokens:
 
 @dataclass(frozen=True, slots=True)
 class EndConsoleSession:
-    """A logout from the console at a gateway, whose clock says `time_ms`."""
+    """A logout from the console. `time_ms` is the time by the clock of the gateway, in milliseconds."""
 
     request_id: int
     session_id: str
@@ -308,7 +314,10 @@ MetadataEvent = MetadataRequest | SessionsEnded | BeginTerm | BalanceLeaders
 
 @dataclass(frozen=True, slots=True)
 class StatusAnswer:
-    """The answer to a request without results of its own. An image that has `metadata_offset` shows the change."""
+    """The answer to a request without results of its own.
+
+    Metadata at `metadata_offset`, or a later one, shows the change.
+    """
 
     error_code: ErrorCode = ErrorCode.NONE
     message: str = ""
@@ -325,7 +334,10 @@ class NodeAnswer:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatAnswer:
-    """The answer to a heartbeat. `drained`: nothing that could go to another node is left, so the node may stop."""
+    """The answer to a node's heartbeat. `fenced`: it leads and owns nothing until it has a session.
+
+    `drained`: everything that could go to another node is gone, so the node may stop.
+    """
 
     error_code: ErrorCode = ErrorCode.NONE
     message: str = ""
@@ -343,7 +355,7 @@ class PartitionResult:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsAnswer:
-    """One result for each partition of the request. `error_code` is set when the node itself is refused."""
+    """One result for each partition of the request. `error_code` is set when the node that asks is refused."""
 
     results: tuple[PartitionResult, ...]
     error_code: ErrorCode = ErrorCode.NONE
@@ -380,7 +392,10 @@ class FilterResult(SecurityResult):
 
 @dataclass(frozen=True, slots=True)
 class SecurityAnswer:
-    """One result for each thing in the request. For credentials: one for each user, in order of first appearance."""
+    """One result for each item of a request about ACLs, credentials, quotas, tokens or sessions.
+
+    For credentials: one for each user, in order of first appearance.
+    """
 
     results: tuple[SecurityResult, ...]
     metadata_offset: int = -1
@@ -396,7 +411,7 @@ class ProducerIdsAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a request: an answer for the caller, records to make it true, and the decision's label."""
+    """What a rule decides about a request: the answer, the records that make it true, and the decision's label."""
 
     answer: object
     label: str
@@ -409,7 +424,7 @@ WATCHERS = "watchers"
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The records of one decision, which are durable. The last one has `metadata_offset`."""
+    """A message to the metadata streams: the durable records of one decision. The last one has `metadata_offset`."""
 
     metadata_offset: int
     records: tuple[MetadataRecord, ...]

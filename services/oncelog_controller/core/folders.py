@@ -1,8 +1,9 @@
-"""The check that a storage node's folder and the metadata belong together (ADR 0027).
+"""The check that a storage node's data folder and the metadata belong together (ADR 0027).
 
-Both remember the other. The metadata has the incarnation under which each node registered last, and the folder has it
-too, written before the registration and kept after it. The folder has the newest metadata that the node acted on, and
-the journal knows which controller wrote from which offset to which. So two mixtures are noticed:
+Each has a memory of the other. An incarnation is one start of a process. The metadata has the incarnation under which
+each node registered last, and the folder has it too, written before the registration and kept after it. The folder has
+the newest metadata that the node acted on, and the journal knows which controller wrote from which offset to which. So
+two mixtures are noticed:
 
 * metadata older than the folder. It may name replicas in sync that are not, and gives producer ids and epochs again.
   The node is refused, and waits.
@@ -30,9 +31,10 @@ SHOWN_PARTITIONS_MAX = 3
 
 
 def judged_folder(image: ClusterImage, event: RegisterNode) -> list[MetadataRecord]:
-    """Return the records that must precede the registration of this node.
+    """Check a storage node's data folder at its registration, and return the records to write before the registration.
 
-    Raises KafkaError for a node that may not register.
+    They take the node out of ISRs if its folder may lack acknowledged records. Raises KafkaError if the node may not
+    register: its folder is newer than the metadata, or it is the last replica in sync of a partition.
     """
     folder = event.folder
     if folder is None:

@@ -1,8 +1,9 @@
 """Node ids that the controller gives to processes without state of their own, and so without a name (ADR 0025).
 
 Such a process registers with node id 0. It gets an id from FIRST_GIVEN_ID on and keeps it for its life: its incarnation
-id tells a repeated request from that of another process. When its session ends the node is removed, and not fenced: a
-process that is started again asks for an id again, so nobody would ever remove the old node.
+id, which is drawn at its start, tells a repeated request from that of another process. When its session ends the node
+is removed, and not fenced: a process that is started again asks for an id again, so nobody would ever remove the old
+node.
 
 A process that was removed while it was frozen or cut off asks for the id that it has, because it is built with it. It
 is registered again if no other process has that id by now. So ids go round in a ring that each registration of any node
@@ -31,7 +32,10 @@ def asks_for_id(event: RegisterNode) -> bool:
 
 
 def with_id(image: ClusterImage, event: RegisterNode) -> RegisterNode:
-    """Return the registration under the id that the process gets. Raises KafkaError: 101, 119."""
+    """Return the registration with the node id that the process gets.
+
+    Raises KafkaError with INVALID_REGISTRATION or DUPLICATE_BROKER_REGISTRATION.
+    """
     if not set(event.roles) <= set(STATELESS_ROLES):
         raise KafkaError(
             ErrorCode.INVALID_REGISTRATION,
@@ -66,9 +70,9 @@ def _is_same(incarnation_id: str, event: RegisterNode) -> bool:
 
 
 def _next_free(image: ClusterImage) -> int:
-    """Return the next free id of the ring. Raises KafkaError if all ids are taken.
+    """Return the next free node id of the ring. Raises KafkaError if all ids are taken.
 
-    The next node epoch is the place in the ring: each registration raises it, and the journal keeps it already.
+    The ring starts at the next node epoch, which each registration raises and the journal keeps already.
     """
     for turn in range(GIVEN_IDS):
         node_id = FIRST_GIVEN_ID + (image.next_node_epoch + turn) % GIVEN_IDS

@@ -1,7 +1,8 @@
-"""The position of a node in a history of the metadata (ADR 0039).
+"""Positions in the metadata, by which a controller notices a node that has followed other metadata (ADR 0039).
 
-Two histories that began as one, of a database and of its older copy, have records at the same offsets once the second
-has grown. So an offset comes with the claim of the controller that wrote there: no two terms have the same claim.
+A database and its older copy begin as one. Once the copy has grown, the two have different records at the same offsets.
+So an offset comes with the claim of the controller that wrote there: its epoch and the id of its process start. No two
+controllers have the same claim.
 """
 
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ OTHER_HISTORY: Final = ErrorCode.KAFKA_STORAGE_ERROR
 
 @dataclass(frozen=True, slots=True)
 class MetadataPosition:
-    """A position in one history: an offset, and the claim of the controller that wrote there."""
+    """A position in the metadata: an offset, and the epoch and process start of the controller that wrote there."""
 
     metadata_offset: int = -1
     controller_epoch: int = -1
@@ -26,7 +27,7 @@ NOWHERE: Final = MetadataPosition()
 
 
 def not_in_this_journal(whom: str, seen: MetadataPosition) -> str:
-    """Return the message to a node that has seen metadata which the journal does not have, with the way out."""
+    """Return the error message for a node that has seen metadata which the journal does not have, with the way out."""
     return (
         f"the metadata is older than {whom}, or of another history: metadata offset {seen.metadata_offset} of"
         f" controller epoch {seen.controller_epoch} was seen, which is not in this journal. Stop everything and restore"

@@ -1,7 +1,7 @@
-"""The metadata image: the cluster as the records so far say it is.
+"""The metadata image: the cluster (nodes, topics, shards, configs) as the journal's records so far describe it.
 
-Only `apply` changes an image, and it returns what it touched. So the same replay feeds the machine, which
-decides on it, and the watchers' stream, which must say what changed. Everything inside is immutable and replaced.
+Only `apply` changes an image, and it returns what it touched. So the same replay feeds the state machine, which decides
+on it, and the watchers' stream, which must say what changed. Everything inside is immutable and replaced.
 """
 
 from collections.abc import Mapping, Sequence
@@ -80,9 +80,9 @@ class Node:
 
     @property
     def keeps_session(self) -> bool:
-        """True for a node with an address.
+        """True for a node with an address: it sends heartbeats, and is fenced without them.
 
-        A node in the controller's own process has none, and ends with the controller.
+        A node in the controller's own process has no address, and ends with the controller.
         """
         return bool(self.rpc_address)
 
@@ -125,7 +125,7 @@ ALL_BROKERS: Final = ""
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The keys of what one record touched. The values are in the image."""
+    """The keys of the metadata that one record changed. The values are in the image."""
 
     nodes: tuple[int, ...] = ()
     removed_nodes: tuple[int, ...] = ()
@@ -168,7 +168,9 @@ class ClusterImage:
         return [node_id for node_id in self.nodes_with(role) if not self.nodes[node_id].fenced]
 
     def staying_with(self, role: str) -> list[int]:
-        """Return the ids of nodes with this role that are neither fenced nor draining, ascending. They may get work."""
+        """Return the ids of nodes with this role that may get leadership or shards: neither fenced nor draining,
+        ascending.
+        """
         return [node_id for node_id in self.live_with(role) if not self.nodes[node_id].draining]
 
     @property
@@ -178,9 +180,9 @@ class ClusterImage:
         )
 
     def has(self, seen: MetadataPosition) -> bool:
-        """True if this position is in this history: the same controller wrote the record at that offset.
+        """True if this position is in this metadata: the same controller wrote the record at that offset.
 
-        An offset alone proves nothing: of two histories that parted, each has its own records from there on.
+        An offset alone proves nothing: a database and its older copy have different records at the same offsets.
         """
         if not seen.controller_incarnation_id:
             return True
@@ -195,14 +197,14 @@ class ClusterImage:
         return seen.controller_epoch < oldest
 
     def planned(self, records: Sequence[MetadataRecord]) -> "ClusterImage":
-        """Return the image as it will be once `records` are applied. Further decisions in the same append use it."""
+        """Return a copy of the metadata image with these records applied, for further decisions in the same append."""
         image = self.copy()
         for record in records:
             image.apply(Offset(image.metadata_offset + 1), record)
         return image
 
     def apply(self, offset: Offset, record: MetadataRecord) -> Change:
-        """Apply a record that is history. Return what it touched. Asserts that the record fits."""
+        """Apply a journaled record to the metadata image, and return what it changed. Asserts that the record fits."""
         assert offset > self.metadata_offset, (offset, self.metadata_offset, record)
         self.metadata_offset = offset
         match record:
@@ -385,7 +387,7 @@ class ClusterImage:
         return Change(topics=tuple(self.topics), shards=tuple(self.shards))
 
     def to_state(self) -> dict[str, object]:
-        """Return the whole image in values that JSON can hold; `Snapshot` carries it."""
+        """Return the whole metadata in values that JSON can hold; a `Snapshot` record carries it."""
         return {
             "cluster_id": self.cluster_id,
             "controller": self.controller,
@@ -424,7 +426,9 @@ class ClusterImage:
             setattr(self, name, value)
 
     def copy(self) -> "ClusterImage":
-        """Return an image that changes on its own from here. The values inside are shared, being immutable."""
+        """Return a copy that can be changed without changing this image. The values inside are immutable, and
+        shared.
+        """
         return replace(
             self,
             nodes=dict(self.nodes),

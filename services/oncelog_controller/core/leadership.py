@@ -1,15 +1,15 @@
-"""The leaders of partitions and the owners of shards, as they follow from the life and death of nodes.
+"""The leaders of partitions and the owners of shards, as they follow from which nodes are alive.
 
-Every function reads an image and returns the records that put it right; one that is right already gets none. So the
-same few lines serve a fenced node, a returning one, a drained one, a new topic and a changed ISR. To apply them twice
+Every function reads an image and returns the records that correct it; one that is right already gets none. So the same
+few lines serve a fenced node, a returning one, a drained one, a new topic and a changed ISR. To apply them twice
 changes nothing.
 
 A partition's leader comes from its in-sync replicas. Those that are fenced leave the ISR, but the last ones stay in it
 even so: they alone are known to have every acknowledged record. The partition waits for one of them, without a leader,
 unless its topic allows an unclean election.
 
-A shard goes to a coordinator that is there and will stay. Shards move only when their coordinator cannot keep them, or
-as far as is needed to even out; each move raises the shard's coordinator epoch.
+A shard goes to a coordinator that is neither fenced nor draining. Shards move only when their coordinator cannot keep
+them, or as far as is needed to even out; each move raises the shard's coordinator epoch.
 """
 
 from collections import Counter
@@ -38,9 +38,9 @@ SHARD_KINDS = (TRANSACTION_SHARD, GROUP_SHARD)
 
 
 class Elections:
-    """The elections of one decision.
+    """Elects the leaders of partitions within one decision.
 
-    Partitions are judged one after another, and the leaders of each node are counted.
+    Partitions are taken one after another. The leaders of each node are counted, so that leadership stays spread.
     """
 
     def __init__(self, image: ClusterImage) -> None:
@@ -51,7 +51,9 @@ class Elections:
         )
 
     def judged(self, topic: Topic, partition: PartitionRegistration) -> PartitionRegistration:
-        """Return the partition with the ISR and leader it should have. Its epochs are left to the record."""
+        """Return the partition with the ISR and leader it should have now. Its epochs are raised when the record is
+        applied.
+        """
         isr = tuple(node_id for node_id in partition.isr if node_id in self._live) or partition.isr
         leader = self._leader(partition, isr)
         if leader == NO_LEADER and topic.configs.get("unclean.leader.election.enable") == "true":
@@ -81,9 +83,9 @@ class Elections:
 
 
 def consequences(image: ClusterImage, topics: Iterable[str] | None = None) -> list[MetadataRecord]:
-    """Return the records that make leaders, ISRs and shards fit the nodes.
+    """Return the records that correct leaders, ISRs and shards after nodes came, went or drain.
 
-    If `topics` is given, only their partitions count.
+    If `topics` is given, only their partitions are looked at.
     """
     elections = Elections(image)
     names = image.topics if topics is None else topics
@@ -98,7 +100,9 @@ def consequences(image: ClusterImage, topics: Iterable[str] | None = None) -> li
 
 
 def balanced_leaders(image: ClusterImage, moves_max: int) -> list[MetadataRecord]:
-    """Return the records that give leadership to preferred replicas in sync; at most `moves_max` at once."""
+    """Return the records that give leadership back to preferred replicas that are in sync; at most `moves_max` at
+    once.
+    """
     staying = frozenset(image.staying_with(STORAGE))
     changed: dict[tuple[str, int], PartitionRegistration] = {}
     for name, topic in image.topics.items():
@@ -117,7 +121,7 @@ def balanced_leaders(image: ClusterImage, moves_max: int) -> list[MetadataRecord
 def partitions_changed(
     changed: dict[tuple[str, int], PartitionRegistration],
 ) -> list[MetadataRecord]:
-    """Return one record for all these partitions, or none if there are none."""
+    """Return one record with the new state of all these partitions, or none if there are none."""
     topics: dict[str, list[PartitionState]] = {}
     for (name, number), partition in changed.items():
         topics.setdefault(name, []).append(
@@ -160,7 +164,10 @@ def _shards_assigned(image: ClusterImage) -> list[MetadataRecord]:
 
 
 def _dealt(owners: dict[int, int], coordinators: Sequence[int]) -> dict[int, int]:
-    """Return new owners of shards: of each that none of `coordinators` owns, and of as many others as even them out."""
+    """Return the new owners of shards that must move, by shard number.
+
+    A shard moves if none of `coordinators` owns it, or if that is needed to give each about the same number.
+    """
     owned: dict[int, list[int]] = {node_id: [] for node_id in coordinators}
     homeless: list[int] = []
     for number, owner in owners.items():

@@ -1,9 +1,10 @@
 """The metadata machine: the one place that decides about the cluster's metadata.
 
-The modules beside this one give each request an `Outcome` (`nodes`, `leadership`, `replicas`, `topics`,
-`security`), which becomes a decision here. Only features and blocks of producer ids are judged here as well. Two things
-are put in front of a decision's records when they are due, so that they cost no append of their own: the claim of a
-controller process that writes for the first time, and a snapshot when the journal has grown long.
+The modules beside this one (`nodes`, `leadership`, `replicas`, `topics`, `security`) give each request an `Outcome`,
+which becomes a decision here. Only features and blocks of producer ids are decided here as well.
+
+Two records are put in front of a decision's own when they are due, so that they cost no append of their own. One is the
+claim of a controller process that writes for the first time. The other is a snapshot, when the journal has grown long.
 """
 
 from collections.abc import Sequence
@@ -99,7 +100,8 @@ _SHOWN_BY_AN_IMAGE: Final = (StatusAnswer, PartitionsAnswer, TopicsAnswer, Secur
 
 
 class MetadataMachine:
-    """The metadata machine, which decides every change of the metadata.
+    """The state machine that decides every change of the cluster's metadata. A driver feeds it events and writes its
+    records.
 
     Its answers are dataclasses of `core.events`.
     """
@@ -113,7 +115,7 @@ class MetadataMachine:
         self.image.apply(offset, record)
 
     def resume(self, now: Millis) -> tuple[Effect, ...]:
-        """Return the timer of the balance. Nothing else is owed after a replay.
+        """Return the timer that balances leaders. Nothing else is left to do after a replay.
 
         Every decision is complete in its records, and watchers begin with a snapshot.
         """
@@ -277,7 +279,7 @@ class MetadataMachine:
     # ---------------------------------------------------------------------------------------------- decisions
 
     def _with_preamble(self, records: Sequence[MetadataRecord]) -> list[MetadataRecord]:
-        """Return `records` after a snapshot and a claim, if these are due."""
+        """Return `records`; a snapshot of the metadata and this controller's claim come before them if they are due."""
         image, rules = self.image, self._rules
         preamble: list[MetadataRecord] = []
         if image.metadata_offset - image.snapshot_offset >= rules.snapshot_interval_records:
@@ -299,7 +301,10 @@ class MetadataMachine:
         return Decision(tuple(records), effects, outcome.label)
 
     def _unasked(self, outcome: Outcome, *, begin: bool = False) -> Decision[MetadataRecord]:
-        """Return a decision that nobody waits for. `begin`: a claim is worth an append even without other records."""
+        """Return a decision without a reply, such as one on a timer's event.
+
+        `begin`: this controller has just become active, and its claim is written even without other records.
+        """
         records = self._with_preamble(outcome.records) if outcome.records or begin else []
         return Decision(tuple(records), self._watched(records), outcome.label)
 

@@ -1,11 +1,12 @@
 """Nodes: registration, the begin and end of a session, draining, removal.
 
-A node that keeps a session is fenced from its registration to its first heartbeat, which says that it serves. Fencing
-takes away what a node leads and owns, and its place in each ISR that has another replica; it keeps its replicas. A node
-with a given id is removed instead (`given_ids`).
+A node that keeps a session is fenced from its registration to its first heartbeat, by which it says that it is ready.
+Fencing takes away the leaderships and shards of a node, and its place in each ISR that has another replica; it keeps
+its replicas. A node whose id the controller gave is removed instead (`given_ids`).
 
 The first registration creates the cluster. The internal topics and their shards wait for storage nodes and a
-coordinator. They follow in the append in which the last of these comes to life: embedded, all of that is one append.
+coordinator. They are created in the append in which the last of these comes to life. With every role in one process,
+all of that is one append.
 """
 
 from oncelog.errors import ErrorCode, KafkaError
@@ -55,7 +56,9 @@ SHOWN_PARTITIONS_MAX = 5
 
 
 def node_fault(image: ClusterImage, node_id: int, node_epoch: int) -> tuple[ErrorCode, str]:
-    """Return NONE, or the error code and message with which a request of this process is refused."""
+    """Return NONE if this node is registered under this node epoch; else the error code and message that refuse its
+    request.
+    """
     node = image.nodes.get(node_id)
     if node is None:
         return ErrorCode.BROKER_ID_NOT_REGISTERED, f"node {node_id} is not registered; register it"
@@ -70,10 +73,10 @@ def node_fault(image: ClusterImage, node_id: int, node_epoch: int) -> tuple[Erro
 def requester_fault(
     image: ClusterImage, event: AllocateProducerIds | AlterPartition
 ) -> tuple[ErrorCode, str]:
-    """Return what `node_fault` does, or NOT_CONTROLLER if the node has followed another history.
+    """Return what `node_fault` does, or NOT_CONTROLLER if the node knows metadata that this journal does not have.
 
-    The node retries it as with a controller that is not active, for a deposed controller may be wrong. The heartbeat
-    of such a node is refused, and the node ends.
+    The node then retries as with a controller that is not active: this one may have been deposed without knowing it.
+    The heartbeat of such a node is refused, and the node ends.
     """
     if not image.has(event.seen):
         return ErrorCode.NOT_CONTROLLER, not_in_this_journal(f"node {event.node_id}", event.seen)
@@ -153,7 +156,8 @@ def heartbeat(image: ClusterImage, event: NodeHeartbeat, rules: MetadataRules) -
 
 
 def plain_heartbeat(image: ClusterImage, event: NodeHeartbeat) -> HeartbeatAnswer | None:
-    """Return the answer to a heartbeat that changes nothing; None for one that must be decided.
+    """Return the answer to a heartbeat that changes nothing in the metadata; None for one that the state machine must
+    decide.
 
     The shell answers such heartbeats from the committed image, also while nothing can be written.
     """
@@ -185,7 +189,7 @@ def plain_heartbeat(image: ClusterImage, event: NodeHeartbeat) -> HeartbeatAnswe
 
 
 def is_drained(image: ClusterImage, node_id: int) -> bool:
-    """True if the node leads and owns nothing that another node could take.
+    """True if the node leads no partition and owns no shard that another node could take.
 
     That is, no partition with another live replica, and no shard if there is another coordinator. A replica that is out
     of sync counts, for it may catch up, and the node waits for it.
@@ -266,8 +270,8 @@ def _settled(
     topic_ids: tuple[str, str],
     rules: MetadataRules,
 ) -> tuple[MetadataRecord, ...]:
-    """Return `records`, the internal topics if nothing is missing for them, and the changes of leaders and shards that
-    follow.
+    """Return `records`, those that create the internal topics if enough nodes are there, and the resulting changes of
+    leaders and shards.
     """
     created = _internal_topics(image.planned(records), topic_ids, rules)
     records = records + created

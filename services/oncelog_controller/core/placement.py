@@ -1,7 +1,7 @@
-"""The placement of new replicas, and their preferred leaders.
+"""Where new replicas are placed, and which of them is the preferred leader.
 
 Round robin, continued from topic to topic: the n-th storage node (modulo their number) leads the n-th partition of the
-cluster, and the next ones follow it. So leaders stay spread whatever the sizes of the topics.
+cluster, and the next nodes have its other replicas. So leaders stay spread whatever the sizes of the topics.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,10 @@ def default_replication_factor(storage_node_count: int) -> int:
 def round_robin(
     storage_nodes: Sequence[int], *, first: int, partitions: int, replication_factor: int
 ) -> tuple[Replicas, ...]:
-    """Return replicas for `partitions` new partitions, the first of which is the cluster's `first`-th."""
+    """Return the replicas of `partitions` new partitions, spread over the storage nodes.
+
+    `first` is how many partitions the cluster has before them, where the round robin continues.
+    """
     count = len(storage_nodes)
     assert 0 < replication_factor <= count, (replication_factor, count)
     return tuple(
@@ -41,7 +44,8 @@ def checked_assignment(
     count: int,
     replication_factor: int | None = None,
 ) -> tuple[Replicas, ...]:
-    """Return a manual assignment of partitions `first` to `first + count - 1`, in order.
+    """Return the replicas of partitions `first` to `first + count - 1` as a request assigns them, in order, once
+    checked.
 
     Raises KafkaError(INVALID_REPLICA_ASSIGNMENT) that names the partition at fault. All partitions of a topic have one
     replication factor: `replication_factor`, or that of the first one named.

@@ -1,10 +1,10 @@
-"""The records of the metadata journal: one record per fact, replayed in order into a `ClusterImage`.
+"""The records of the metadata journal: one record per change, replayed in order into a `ClusterImage`.
 
 A record says what was decided, with everything that was drawn by chance (ids) or assigned (epochs) already in it. Some
-facts imply others by a fixed rule, and then only the fact is recorded: `NodeRegistered` raises the leader epoch of
-every partition that the node leads and the coordinator epoch of every shard that it owns. That keeps a restart one
-small record however many partitions there are. Such a rule may never change for a record type that exists; a new rule
-is a new type.
+changes imply others by a fixed rule, and then only the first is recorded: `NodeRegistered` raises the leader epoch of
+every partition that the node leads and the coordinator epoch of every shard that it owns. So a restart of a node costs
+one small record however many partitions there are. Such a rule may never change for a record type that exists; a new
+rule is a new type.
 
 On disk a record is its type's name and a JSON object of its fields. A field may be added with a default; a type or
 field that this version does not know comes from a newer one, and is refused: metadata may not be skipped.
@@ -26,7 +26,7 @@ Replicas = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class ControllerClaimed:
-    """The claim of a controller process that began to write: the first record of each process's first append."""
+    """A controller process has become active and writes: the first record of each process's first append."""
 
     controller: int
     controller_epoch: int
@@ -40,7 +40,7 @@ class ClusterCreated:
 
 @dataclass(frozen=True, slots=True)
 class FeaturesChanged:
-    """All finalized feature levels."""
+    """All finalized feature levels of the cluster, by feature name; they replace the earlier ones."""
 
     features_epoch: int
     levels: Mapping[str, int]
@@ -48,10 +48,11 @@ class FeaturesChanged:
 
 @dataclass(frozen=True, slots=True)
 class NodeRegistered:
-    """The registration of a process. It fences what an earlier process with this node id left behind (see the module).
+    """A process registers as a node. It raises the epochs of what the node leads and owns, which fences its earlier
+    process.
 
     A node that keeps a session begins `fenced`, until its first heartbeat; a drain of the earlier process ends.
-    `given`: the controller chose the node id, and forgets the node when its session ends.
+    `given`: the controller chose the node id, and removes the node when its session ends.
     """
 
     node_id: int
@@ -69,7 +70,7 @@ class NodeRegistered:
 
 @dataclass(frozen=True, slots=True)
 class NodeFenced:
-    """The end of a node's session. Its effects on partitions and shards are recorded beside it."""
+    """A node's session has ended. The resulting changes of partitions and shards are records beside this one."""
 
     node_id: int
     node_epoch: int
@@ -77,7 +78,7 @@ class NodeFenced:
 
 @dataclass(frozen=True, slots=True)
 class NodeUnfenced:
-    """The begin of a node's session, or its return."""
+    """A node's session has begun, or the node is back: it may lead and own again."""
 
     node_id: int
     node_epoch: int
@@ -85,7 +86,7 @@ class NodeUnfenced:
 
 @dataclass(frozen=True, slots=True)
 class NodeDrainChanged:
-    """The begin of a drain, or its end.
+    """A node begins to drain, or stops draining.
 
     A draining node should lead and own nothing: it stops, or an operator wants that.
     """
@@ -96,16 +97,18 @@ class NodeDrainChanged:
 
 @dataclass(frozen=True, slots=True)
 class NodeRemoved:
-    """The removal of a node by an operator, or of one with a given id whose session ended."""
+    """A node is no longer registered: an operator removed it, or its session ended and the controller had given its
+    id.
+    """
 
     node_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionsChanged:
-    """The new leadership and replicas of partitions, each replaced as a whole.
+    """The new leaders, replicas and ISRs of partitions, each replaced as a whole.
 
-    It raises the partition epoch of each, and the leader epoch of those whose leader is another.
+    The record raises the partition epoch of each, and the leader epoch of those that get another leader.
     """
 
     topics: tuple[tuple[str, tuple["PartitionState", ...]], ...]
@@ -148,7 +151,10 @@ class TopicConfigsChanged:
 
 @dataclass(frozen=True, slots=True)
 class ConfigsChanged:
-    """All configs of a broker (its node id, or empty for every node) or of a group. `kind`: "broker" or "group"."""
+    """All configs of a broker or of a group, which replace the earlier ones. `kind` is "broker" or "group".
+
+    `name` is the broker's node id, or empty for every broker; else the group's id.
+    """
 
     kind: str
     name: str
@@ -205,7 +211,7 @@ class ApiTokensChanged:
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSessionsEnded:
-    """Sessions of the console that were logged out, and those that need no longer be known."""
+    """Sessions of the console that were logged out, and older ones that need no longer be remembered."""
 
     ended: tuple[tuple[str, int], ...]  # (session id, when it would have ended)
     forgotten: tuple[str, ...] = ()
@@ -215,7 +221,9 @@ class ConsoleSessionsEnded:
 
 @dataclass(frozen=True, slots=True)
 class ShardsAssigned:
-    """The new coordinator of each shard. The record raises its coordinator epoch, from -1 for a new shard."""
+    """The new coordinator of each shard named. The record raises the shard's coordinator epoch, from -1 for a new
+    shard.
+    """
 
     kind: str
     coordinators: tuple[tuple[int, int], ...]  # (shard, node id; -1: none)
@@ -223,7 +231,7 @@ class ShardsAssigned:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdsAllocated:
-    """A block of producer ids: `count` from `first_producer_id` on belong to this incarnation of the node for ever."""
+    """A block of producer ids: `count` ids from `first_producer_id` on belong to this process of the node for ever."""
 
     first_producer_id: int
     count: int
@@ -233,10 +241,10 @@ class ProducerIdsAllocated:
 
 @dataclass(frozen=True, slots=True)
 class MetadataRestored:
-    """The continuation of a cluster from a backup.
+    """The cluster continues from a backup (`oncelog_controller.restored`).
 
-    What was given away since the backup is not known. So leader epochs, partition epochs, coordinator epochs and node
-    epochs all rise by `step`. Producer ids are a block beside this record.
+    Epochs that were given out since the backup are not known. So leader epochs, partition epochs, coordinator epochs
+    and node epochs all rise by `step`. Producer ids are passed over by a `ProducerIdsAllocated` beside this record.
     """
 
     step: int
@@ -244,7 +252,10 @@ class MetadataRestored:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The whole image after every earlier record, so replay may begin here. `state` is `ClusterImage.to_state()`."""
+    """The whole metadata as it is after every earlier record, so a replay may begin here.
+
+    `state` is what `ClusterImage.to_state()` returns.
+    """
 
     state: Mapping[str, Stored]
 
@@ -287,7 +298,10 @@ def encode_record(record: MetadataRecord) -> tuple[str, str]:
 
 
 def decode_record(record_type: str, body: str) -> MetadataRecord:
-    """Return the record. Raises OncelogError for one that only a newer oncelog can have written, or that is damaged."""
+    """Return the metadata record of this type and JSON text.
+
+    Raises OncelogError for one that only a newer oncelog can have written, or that is damaged.
+    """
     found = RECORD_TYPES.get(record_type)
     if found is None:
         raise OncelogError(
@@ -305,10 +319,10 @@ def decode_record(record_type: str, body: str) -> MetadataRecord:
 
 
 def readable(kind: "type[DataclassInstance]", values: Mapping[str, Stored]) -> dict[str, Stored]:
-    """Return the fields that this version of `kind` has (docs/upgrades.md).
+    """Return those of `values` that are fields of this version of the record class `kind` (docs/upgrades.md).
 
     A newer version's field with an empty value (false, 0, empty) is left out. So a controller can take over from a
-    newer one until somebody uses what is new. Raises OncelogError for such a field with another value.
+    newer one until its new features are used. Raises OncelogError for such a field with another value.
     """
     known = {one.name for one in fields(kind)}
     for name, value in values.items():

@@ -1,9 +1,9 @@
 """The replicas of a partition: the ISR that its leader proposes, and the placement that an operator wants.
 
-A proposal is judged by the epochs it was made under. The leader epoch tells whether the proposer still leads, the
-partition epoch whether it knew the partition as it is: a proposal that crossed with another change is refused with
-INVALID_UPDATE_VERSION, and the leader looks again. A leader that leaves itself out says that its own log is damaged;
-another in-sync replica leads from then on.
+A leader's proposal names the epochs under which it was made. The leader epoch tells whether the proposer still leads,
+the partition epoch whether it knew the partition as it is. A proposal that crossed with another change is refused with
+INVALID_UPDATE_VERSION, and the leader proposes again from newer metadata. A leader that leaves itself out says that its
+own log is damaged; another in-sync replica leads from then on.
 
 A reassignment adds the wanted replicas first, and waits until leaders have proposed all of them into the ISR. Only then
 it removes the others, so a partition never has fewer good copies than before.
@@ -28,9 +28,9 @@ from oncelog_controller.core.records import MetadataRecord
 def altered_partitions(
     image: ClusterImage, event: AlterPartition
 ) -> tuple[list[PartitionResult], list[MetadataRecord]]:
-    """Judge ISR proposals.
+    """Accept or refuse the ISRs that a leader proposes for its partitions.
 
-    Return a result for each partition, and the records. Codes of results: 3, 42, 74, 75, 95, 107.
+    Returns a result for each partition (codes 3, 42, 74, 75, 95, 107), and the records of the changes.
     """
     elections = Elections(image)
     staying, live = image.staying_with(STORAGE), image.live_with(STORAGE)
@@ -67,9 +67,9 @@ def _checked_isr(
     staying: Sequence[int],
     live: Sequence[int],
 ) -> tuple[int, ...]:
-    """Return the proposed ISR in order of the replicas. Raises KafkaError.
+    """Return the proposed ISR, in the order of the partition's replicas. Raises KafkaError if it is refused.
 
-    A leader that leaves is damaged. A replica that drains has every acknowledged record, and leads as long as it lives.
+    A leader may leave itself out, if its log is damaged. A draining replica may stay in the ISR, but none may join it.
     """
     if proposal.leader_epoch < partition.leader_epoch:
         raise KafkaError(
@@ -111,7 +111,10 @@ def _checked_isr(
 
 
 def _completed(partition: PartitionRegistration) -> PartitionRegistration:
-    """Return the partition without the replicas to remove, once all added ones are in sync; before that, unchanged."""
+    """Return the partition without the replicas that its reassignment removes, once all added ones are in sync.
+
+    Before that it is returned unchanged.
+    """
     kept = tuple(node_id for node_id in partition.replicas if node_id not in partition.removing)
     isr = tuple(node_id for node_id in partition.isr if node_id in kept)
     if not isr or any(node_id not in partition.isr for node_id in partition.adding):
@@ -122,9 +125,9 @@ def _completed(partition: PartitionRegistration) -> PartitionRegistration:
 def reassigned_partitions(
     image: ClusterImage, event: ReassignPartitions
 ) -> tuple[list[PartitionResult], list[MetadataRecord]]:
-    """Begin, replace or cancel reassignments. Return a result for each partition, and the records.
+    """Begin, replace or cancel reassignments of partitions to other replicas.
 
-    Codes of results: 3, 39, 42, 85.
+    Returns a result for each partition (codes 3, 39, 42, 85), and the records of the changes.
     """
     elections = Elections(image)
     results = []

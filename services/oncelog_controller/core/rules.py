@@ -1,4 +1,4 @@
-"""The rules of the controller's decisions, besides the image; see `ControllerSettings` for units and reasons."""
+"""The settings by which the metadata machine decides. `ControllerSettings` has their units and reasons."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -42,7 +42,10 @@ class InternalTopicRules:
 
 @dataclass(frozen=True, slots=True)
 class MetadataRules:
-    """The rules of the metadata machine. `controller_epoch` is that of this process's lease; 0: there is no lease."""
+    """The settings of the metadata machine, and the identity of its controller process.
+
+    `controller_epoch` is that of this process's lease; 0: there is no lease.
+    """
 
     controller: int
     incarnation_id: str

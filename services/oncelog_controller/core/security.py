@@ -73,7 +73,7 @@ class CredentialKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SecurityChange:
-    """The keys of what one record touched. The values are in the state."""
+    """The keys of the security state that one record changed. The values are in the state."""
 
     acls: tuple[Acl, ...] = ()
     credentials: tuple[CredentialKey, ...] = ()
@@ -85,7 +85,10 @@ class SecurityChange:
 
 @dataclass(slots=True)
 class SecurityState:
-    """The state of security as the records so far say it. Values inside are immutable and replaced."""
+    """ACLs, SCRAM credentials, quotas, tokens and logouts, as the metadata records so far say.
+
+    Values inside are immutable and replaced.
+    """
 
     acls: dict[Acl, None] = field(default_factory=dict)
     credentials: dict[CredentialKey, ScramRow] = field(default_factory=dict)
@@ -139,7 +142,7 @@ class SecurityState:
                 return SecurityChange(sessions=self.sessions.apply(record))
 
     def to_state(self) -> dict[str, object]:
-        """Return the state in values that JSON can hold.
+        """Return the state in values that JSON can hold, for a snapshot of the metadata.
 
         Empty parts are left out, so that an older version can read it.
         """
@@ -177,7 +180,7 @@ class SecurityState:
 
 
 def created_acls(state: SecurityState, event: CreateAcls) -> tuple[SecurityAnswer, AclsChanged]:
-    """Return an answer for each ACL, and the record of those that are new. An ACL that exists is no error."""
+    """Return an answer for each ACL to create, and the record of those that are new. An ACL that exists is no error."""
     results = []
     added: dict[Acl, None] = {}
     for acl in event.acls:
@@ -194,7 +197,9 @@ def created_acls(state: SecurityState, event: CreateAcls) -> tuple[SecurityAnswe
 
 
 def deleted_acls(state: SecurityState, event: DeleteAcls) -> tuple[SecurityAnswer, AclsChanged]:
-    """Return the ACLs that each filter matches, and the record of all of them. Two answers may name the same ACL."""
+    """Return, for each filter, the ACLs that it deletes, and the record of all of them. Two answers may name the same
+    ACL.
+    """
     results: list[FilterResult] = []
     removed: dict[Acl, None] = {}
     for wanted in event.filters:
@@ -208,7 +213,10 @@ def deleted_acls(state: SecurityState, event: DeleteAcls) -> tuple[SecurityAnswe
 
 
 def _candidates(state: SecurityState, wanted: AclFilter) -> Iterable[Acl]:
-    """Return all ACLs, or only the one that a filter names completely: so a request of many filters stays cheap."""
+    """Return the ACLs that a filter may match: all, or only the one that it names completely.
+
+    So a request of many filters stays cheap.
+    """
     if (
         wanted.resource_name is None
         or wanted.principal is None
@@ -226,7 +234,8 @@ def _candidates(state: SecurityState, wanted: AclFilter) -> Iterable[Acl]:
 def altered_credentials(
     state: SecurityState, event: AlterUserScramCredentials
 ) -> tuple[SecurityAnswer, ScramCredentialsChanged]:
-    """Return an answer for each user, in order of first appearance, and the record of the changes.
+    """Return an answer for each user whose SCRAM credentials are to change, in order of first appearance, and the
+    record.
 
     A user's two mechanisms need two requests, as in Kafka.
     """
@@ -273,7 +282,7 @@ def _credential_result(state: SecurityState, row: ScramRow) -> SecurityResult:
 def altered_quotas(
     state: SecurityState, event: AlterClientQuotas
 ) -> tuple[SecurityAnswer, ClientQuotasChanged]:
-    """Return an answer for each change, and the record of the entities whose quotas change."""
+    """Return an answer for each change of client quotas, and the record of the entities whose quotas change."""
     results: list[SecurityResult] = []
     changed: dict[Entity, Mapping[str, float]] = {}
     times: dict[Entity, int] = {}
@@ -320,7 +329,9 @@ SecurityEvent = (
 
 
 def changed_security(state: SecurityState, event: SecurityEvent) -> Outcome:
-    """Return the outcome of a security request, with a record if anything changes."""
+    """Return the answer to a request about ACLs, credentials, quotas, tokens or logouts, with a record if anything
+    changes.
+    """
     if not 0 < _count(event) <= CHANGES_MAX:
         message = f"the request has {_count(event)} changes; 1 to {CHANGES_MAX} are taken"
         refusal = FilterResult(ErrorCode.INVALID_REQUEST, message)

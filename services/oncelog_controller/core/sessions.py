@@ -1,14 +1,14 @@
-"""The sessions of nodes: the last heartbeat of each, and the sessions that are over.
+"""The sessions of nodes: when each node's last heartbeat came, and whose session is over.
 
 They are never journalled (ADR 0014).
 
 A heartbeat, unary or on a stream, gives its node a whole session timeout from then on. When the last stream of a
-process breaks, what is left of its session shrinks to the grace: a process that was killed does not come back within
-it, one whose connection broke does. A controller that takes over knows nothing of streams, so every node gets a whole
-session to appear.
+process breaks, its session ends within the shorter grace time: a process that was killed does not come back within it,
+one whose connection broke does. A controller that takes over knows nothing of streams, so every node gets a whole
+session timeout to send a heartbeat.
 
-Times are those of a clock that never jumps. `stalled` gives back the time in which this process did not run and could
-receive no heartbeat.
+Times are those of a clock that never jumps. While this process does not run it can receive no heartbeat: `stalled`
+extends every session by that time.
 """
 
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ class _Session:
 
 
 class Sessions:
-    """The sessions of nodes, one for each: that of its newest process, as far as this controller knows."""
+    """The sessions of all nodes, one for each node: that of its newest process, as far as this controller knows."""
 
     def __init__(self, session_timeout_ms: int, session_grace_ms: int) -> None:
         self._timeout_ms = session_timeout_ms
@@ -38,9 +38,9 @@ class Sessions:
         self._sessions: dict[int, _Session] = {}
 
     def expect(self, nodes: Iterable[tuple[int, int]], now: Millis) -> None:
-        """Begin sessions of processes that the journal knows, as (node id, node epoch).
+        """Begin a session for each of these processes, given as (node id, node epoch).
 
-        None has sent a heartbeat to this one.
+        The journal knows them, but none has sent a heartbeat to this controller yet.
         """
         for node_id, node_epoch in nodes:
             self._sessions[node_id] = _Session(node_epoch, now + self._timeout_ms)
@@ -63,7 +63,10 @@ class Sessions:
             session.stream_count += 1
 
     def closed(self, node_id: int, node_epoch: int, now: Millis, *, expected: bool) -> None:
-        """Note that a stream ended. `expected`: the node is drained and stops, so nobody waits for its return."""
+        """Count one stream of a process less. After its last one, its session ends within the grace time.
+
+        `expected`: the node is drained and stops, so its session ends at once.
+        """
         session = self._sessions.get(node_id)
         if session is None or session.node_epoch != node_epoch:
             return
@@ -72,17 +75,14 @@ class Sessions:
             self._break(session, now, 0 if expected else self._grace_ms)
 
     def is_missing(self, node_id: int, node_epoch: int) -> bool:
-        """True if no stream of this process is open: its last one broke, or this controller never had one."""
+        """True if this process has no open stream: its last one broke, or no heartbeat of it ever came here."""
         session = self._sessions.get(node_id)
         if session is None or session.node_epoch != node_epoch:
             return False
         return session.broken or not session.has_heartbeat
 
     def gone(self, node_id: int, node_epoch: int, now: Millis) -> None:
-        """Note that nothing listens at the node's address any more.
-
-        If the process is missing, its session ends at once.
-        """
+        """End the session of a process at once, if it has no open stream: nothing listens at its address any more."""
         if self.is_missing(node_id, node_epoch):
             self._break(self._sessions[node_id], now, 0)
 
@@ -99,7 +99,9 @@ class Sessions:
         return min((one.expires_at_ms for one in self._sessions.values()), default=NEVER_MS)
 
     def due(self, now: Millis) -> tuple[tuple[int, int], ...]:
-        """Return (node id, node epoch) of every session that is over. A session counts until it is forgotten."""
+        """Return (node id, node epoch) of every session that is over. The caller fences these nodes, then calls
+        `forget`.
+        """
         return tuple(
             (node_id, session.node_epoch)
             for node_id, session in sorted(self._sessions.items())
@@ -112,7 +114,7 @@ class Sessions:
             del self._sessions[node_id]
 
     def stalled(self, lost_ms: int) -> None:
-        """Give back `lost_ms` to every session: this process did not run, and could receive no heartbeat."""
+        """Extend every session by `lost_ms`: this process did not run for so long, and could receive no heartbeat."""
         for session in self._sessions.values():
             session.expires_at_ms += lost_ms
 
@@ -120,7 +122,9 @@ class Sessions:
         self._sessions.clear()
 
     def _of(self, node_id: int, node_epoch: int, now: Millis) -> _Session | None:
-        """Return the session of this process, begun if it is new; None if a newer process has replaced it."""
+        """Return the session of this process, created if it is new; None if a newer process of the node has replaced
+        it.
+        """
         session = self._sessions.get(node_id)
         if session is None or session.node_epoch < node_epoch:
             session = _Session(node_epoch, now + self._timeout_ms)

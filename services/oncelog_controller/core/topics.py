@@ -1,7 +1,7 @@
 """The rules for creating, growing, configuring and deleting topics (Kafka's names, codes and order of checks).
 
-Each function judges one request against the image. It returns one result for each distinct name in the order asked, and
-the records that make the good ones true. One bad topic never stops the others.
+Each function takes one request and the metadata image. It returns one result for each distinct name in the order asked,
+and the records of the changes that are accepted. One bad topic never stops the others.
 """
 
 import re
@@ -51,7 +51,7 @@ class TopicLimits:
 
 
 def check_topic_name(name: str) -> None:
-    """Check a topic's name. Raises KafkaError(INVALID_TOPIC_EXCEPTION) for a name that Kafka refuses."""
+    """Raise KafkaError(INVALID_TOPIC_EXCEPTION) for a topic name that Kafka refuses."""
     reason = ""
     if not name:
         reason = "is empty"
@@ -67,12 +67,17 @@ def check_topic_name(name: str) -> None:
 
 
 def collision_key(name: str) -> str:
-    """Return the key of a name. Names with one key collide in metric names, where '.' becomes '_'."""
+    """Return the topic's name with '.' as '_', as it is in metric names.
+
+    Two topics with the same key would collide there, so the second one is refused.
+    """
     return name.replace(".", "_")
 
 
 class _NewTopics:
-    """The cluster as it will be once the topics accepted so far in one CreateTopics request exist."""
+    """The names and partition count that the cluster will have, once the topics accepted so far in a CreateTopics
+    exist.
+    """
 
     def __init__(self, image: ClusterImage, limits: TopicLimits) -> None:
         self._image = image
@@ -160,13 +165,15 @@ class _NewTopics:
 
 
 def preferred_nodes(image: ClusterImage, replication_factor: int) -> list[int]:
-    """Return storage nodes for new replicas: those that live and do not drain, if they are enough; otherwise all."""
+    """Return the storage nodes to place new replicas on: those that live and do not drain, if they are enough;
+    otherwise all.
+    """
     staying = image.staying_with(STORAGE)
     return staying if len(staying) >= replication_factor else image.nodes_with(STORAGE)
 
 
 def check_room(existing: int, wanted: int, limits: TopicLimits) -> None:
-    """Check that the cluster would not have too many partitions. Raises KafkaError(INVALID_PARTITIONS)."""
+    """Raise KafkaError(INVALID_PARTITIONS) if the cluster would have too many partitions."""
     if existing + wanted > limits.partitions_max:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS,
@@ -317,7 +324,10 @@ def _grown(
 
 
 def altered_configs(image: ClusterImage, event: AlterConfigs) -> TopicConfigsChanged | None:
-    """Return the record of an incremental change; None when nothing changes. Raises KafkaError (3, 40, 42)."""
+    """Return the record of an incremental change of a topic's configs; None when nothing changes.
+
+    Raises KafkaError (codes 3, 40, 42).
+    """
     topic = image.topics.get(event.name)
     if topic is None:
         raise KafkaError(
@@ -336,9 +346,9 @@ def altered_configs(image: ClusterImage, event: AlterConfigs) -> TopicConfigsCha
 
 
 def _check_internal(topic: str, configs: Mapping[str, str]) -> None:
-    """Check an internal topic's configs, with which coordinators must neither forget nor be unable to write.
+    """Raise KafkaError(INVALID_CONFIG) for configs of an internal topic that would harm its coordinators.
 
-    Raises KafkaError(INVALID_CONFIG).
+    With them, decisions could be deleted, or could not be written.
     """
     for name, (must_be, reason) in INTERNAL_TOPIC_LIMITS.items():
         value = configs.get(name, TOPIC_CONFIGS[name].default)

@@ -1,1 +1,4 @@
-"""The pure half of the coordinator: machines, their events, their records. No I/O, no clock, no protobuf."""
+"""The pure half of the coordinator: state machines, the events they decide, the records they write.
+
+It has no I/O, no clock and no protobuf.
+"""

@@ -1,13 +1,15 @@
 """AddPartitionsToTxn states which partitions a transaction writes to, before it writes (facts 8.4 and 8.5).
 
-A client adds partitions itself in TV1; in TV2 the partition leader adds them on the client's behalf. Adding to an idle
-transactional.id starts its next transaction: there is no request that begins one. Verification only asks.
+Under TV1 (before KIP-890) a client adds partitions itself. Under TV2 the partition leader adds them on the client's
+behalf. Adding to an idle transactional.id starts its next transaction: no request begins one. A verification changes
+nothing: it only asks whether partitions were added.
 
-Kafka answers CONCURRENT_TRANSACTIONS before it looks at the caller's identity while a transition is pending, and a
-prepared transaction's completion always is. We keep that order for prepared transactions: after TV2's EndTxn on an
-exhausted producer id the client already holds the identity that completion will install. It must be told to wait, not
-that it is unknown. An addition that is still being written counts as present here, and its answer waits in the commit
-gate.
+Kafka answers CONCURRENT_TRANSACTIONS before it looks at the caller's identity (producer id and epoch) while a state
+change is pending. The completion of a prepared transaction is always pending. We keep that order for prepared
+transactions. After TV2's EndTxn on an exhausted producer id the client already holds the identity that completion will
+install. It must be told to wait, not that it is unknown.
+
+An addition that is still being written counts as present here. Its answer waits until the record is committed.
 """
 
 from collections.abc import Sequence
@@ -30,7 +32,9 @@ from oncelog_coordinator.core.txn_state import TxnMetadata, TxnRecord, TxnState
 
 
 class Verifiable(Protocol):
-    """A question whether a transaction has certain partitions."""
+    """The fields of a request that asks whether a transaction has certain partitions. `is_verified` takes any such
+    request.
+    """
 
     @property
     def transactional_id(self) -> str: ...
@@ -45,8 +49,11 @@ class Verifiable(Protocol):
 def decide(
     txn: TxnMetadata | None, event: AddPartitions, record_bytes_max: int, now: Millis
 ) -> Decision[TxnRecord]:
-    """Decide AddPartitionsToTxn. `record_bytes_max` is the most bytes of one record of the shard's log, which a
-    transaction's record must not exceed."""
+    """Return the decision on AddPartitionsToTxn: the transaction's new record and the reply, or an error code.
+
+    `record_bytes_max` is the most bytes of one record of the shard's log. A transaction whose record would be larger is
+    refused.
+    """
     if txn is None:
         return _answer(event, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "unknown_id")
     if txn.state.is_prepared:
@@ -92,8 +99,9 @@ def decide(
 def _completing(txn: TxnMetadata, event: AddPartitions) -> Decision[TxnRecord]:
     """Answer CONCURRENT_TRANSACTIONS while the transaction is prepared but not complete.
 
-    The connection that asked for the end may now ask for the next transaction. An abort that it has sent behind this
-    request has nothing to abort. Its `delayed_by` says that it follows this refusal (`end_txn`).
+    The connection that asked for the end may now ask for the next transaction. It may have sent an abort behind this
+    request, which then has nothing to abort. `delayed_by` in the answer lets `end_txn` see that the abort follows this
+    refusal.
     """
     is_next = (
         txn.origin is not None and event.origin is not None and event.origin[:2] == txn.origin[:2]
@@ -118,7 +126,9 @@ def verify(txn: TxnMetadata | None, event: VerifyPartitions) -> Decision[TxnReco
 
 
 def is_verified(txn: TxnMetadata, asked: Verifiable) -> bool:
-    """True if `verify` lets these partitions in."""
+    """True if `verify` would answer that the transaction has all these partitions and this producer may write to
+    them.
+    """
     return _refusal(txn, asked) is None and not _absent(txn.partitions, tuple(asked.partitions))
 
 
@@ -136,11 +146,10 @@ def _refusal(txn: TxnMetadata, asked: Verifiable) -> tuple[ErrorCode, str] | Non
 
 
 def timeout_timer(ongoing: TxnMetadata, now: Millis) -> SetTimer:
-    """Return the timer that fires once the transaction's deadline is past, not when it is reached.
+    """Return the timer that aborts a transaction one millisecond after its deadline.
 
-    A deadline that is further away than the timeout was set before the wall clock went back, or by a coordinator whose
-    clock is ahead. An abandoned transaction would hold up its readers as long as that, so it has one whole timeout
-    from now.
+    The timer waits at most one whole timeout from now. A deadline further away was set before the wall clock went back,
+    or by a coordinator whose clock is ahead. An abandoned transaction would hold up its readers until then.
     """
     name = ongoing.transactional_id
     left_ms, timeout_ms = max(0, ongoing.deadline - now), ongoing.timeout_ms
@@ -153,7 +162,7 @@ def timeout_timer(ongoing: TxnMetadata, now: Millis) -> SetTimer:
 def _absent(
     present: tuple[Partition, ...], requested: tuple[Partition, ...]
 ) -> tuple[Partition, ...]:
-    """Return the requested partitions that are not present, each once, in the order of the request."""
+    """Return those of the requested partitions that are not in `present`, each once, in the order of the request."""
     if len(requested) == 1:
         return () if requested[0] in present else requested
     known = frozenset(present)

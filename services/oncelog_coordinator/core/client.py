@@ -1,4 +1,4 @@
-"""The client that sent a request, as it describes itself. People read this; nothing is decided by it."""
+"""The client that sent a request, as it describes itself. It is shown to people; no decision depends on it."""
 
 from typing import Final, NamedTuple
 

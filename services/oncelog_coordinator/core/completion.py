@@ -1,8 +1,10 @@
-"""The way from a decision to its completion: markers go out, and when all are written the transaction is complete.
+"""From the decision about a transaction to its completion: markers go to every partition; when all are written, the
+transaction is complete.
 
 The prepare record is the decision; EndTxn is answered when it is committed. A transaction without partitions needs no
-markers: its completion is decided in the same step. When the marker sender was stopped by someone newer (facts 8.11)
-the transaction stays prepared: if the shard is still ours after `RESEND_AFTER_MS`, the markers are wanted again.
+markers: it is prepared and completed together. The marker sender stops when a newer coordinator has taken over (facts
+8.11). The transaction then stays prepared. If the shard is still ours after `RESEND_AFTER_MS`, its markers are sent
+again.
 """
 
 from oncelog.ids import Millis, TransactionalId
@@ -23,7 +25,10 @@ from oncelog_coordinator.core.txn_state import TV2, TxnMetadata, TxnRecord, TxnS
 def prepared_decision(
     prepared: TxnMetadata, key: DecisionKey, reply: Reply | None, label: str, now: Millis
 ) -> Decision[TxnRecord]:
-    """Append the decision, answer, and send the markers; with no partition, complete at once."""
+    """Return the decision that writes a transaction's prepare record, sends `reply` and asks for its markers.
+
+    A transaction without partitions is completed at once. Its timeout is cancelled.
+    """
     effects: list[Effect] = [] if reply is None else [reply]
     effects.append(CancelTimer(timer_name(prepared.transactional_id)))
     if not prepared.partitions:
@@ -49,8 +54,11 @@ def markers_wanted(prepared: TxnMetadata, key: DecisionKey) -> Send:
 def markers_delivered(
     txn: TxnMetadata | None, is_current: bool, event: MarkersDelivered, now: Millis
 ) -> Decision[TxnRecord]:
-    """Complete the transaction, or set the timer that sends its markers again. `is_current`: the event is about the
-    decision that this transaction waits for."""
+    """Complete the transaction whose markers are all written. If they could not be, set the timer that sends them
+    again.
+
+    `is_current` is False if the event is about an earlier transaction's markers; it is then ignored.
+    """
     if txn is None or not is_current or not txn.state.is_prepared:
         return Decision(label="stale_delivery_ignored")
     if event.outcome is DeliveryOutcome.DELIVERED:
@@ -73,7 +81,7 @@ def resend_markers(
 
 
 def timer_name(transactional_id: TransactionalId) -> str:
-    """Return the name of the timer of the transaction timeout."""
+    """Return the name of the timer that aborts this transaction when its timeout is over."""
     return f"timeout {transactional_id}"
 
 

@@ -22,8 +22,11 @@ _PASSES_MAX: Final = 16
 
 
 def target_assignment(group: ConsumerGroup, topics: Topics) -> dict[str, Slots]:
-    """Return the target of every member, by the assignor that most members prefer. Members without a preference do
-    not vote; without any vote it is `uniform`."""
+    """Return the partitions that each member should read, by member id (KIP-848's target assignment).
+
+    The assignor that most members prefer computes it. Members without a preference do not vote; without any vote it is
+    `uniform`.
+    """
     assignor = ASSIGNORS[preferred_assignor(group)]
     return {id_: frozenset(slots) for id_, slots in assignor(group, topics).items()}
 
@@ -55,8 +58,10 @@ def _rank(member: ConsumerMember) -> tuple[bool, str]:
 
 
 def _range(group: ConsumerGroup, topics: Topics) -> dict[str, set[Slot]]:
-    """Give each member neighbouring partitions of a topic. Topics with as many partitions are divided at the same
-    places."""
+    """Return the `range` assignment: each member gets neighbouring partitions of a topic.
+
+    Topics with the same number of partitions and the same members are divided at the same places.
+    """
     assigned: dict[str, set[Slot]] = {id_: set() for id_ in group.members}
     for topic, members in sorted(_subscribers(group, topics).items()):
         topic_id, count = topics[topic]
@@ -70,7 +75,10 @@ def _range(group: ConsumerGroup, topics: Topics) -> dict[str, set[Slot]]:
 
 
 def _uniform(group: ConsumerGroup, topics: Topics) -> dict[str, set[Slot]]:
-    """Give each member as many partitions as subscriptions allow, and move as few partitions as possible for that."""
+    """Return the `uniform` assignment: the members' partition counts differ as little as their subscriptions allow.
+
+    Partitions stay with the member that has them now where that is possible.
+    """
     members_of = {
         (topics[topic].topic_id, partition): members
         for topic, members in _subscribers(group, topics).items()
@@ -99,7 +107,7 @@ def _evened(
     loads: dict[str, int],
     members_of: Mapping[Slot, list[str]],
 ) -> bool:
-    """Make one pass that evens out the loads; True if a partition moved.
+    """Move partitions between members in one pass of the `uniform` assignor; return True if a partition moved.
 
     A member hands over a partition to a member that could read it and has at least two partitions fewer.
     """

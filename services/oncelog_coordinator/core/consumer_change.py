@@ -1,7 +1,8 @@
-"""The changes that one event makes to a group of the consumer protocol (KIP-848), for members of both protocols.
+"""The changes that one request or timer makes to a group of the consumer protocol (KIP-848).
 
-`Change` gathers the records of one event, each applied to the group at hand as it will be applied to the machine. The
-steps that requests of both protocols share are functions over it: subscribe, assign, go on towards the target.
+`Change` gathers the records of one event. It applies each to its own copy of the group, exactly as the state machine
+will once the record is committed. The steps that requests of both group protocols share are functions over a `Change`:
+subscribe, assign, and bring a member closer to its target assignment.
 """
 
 from collections.abc import Iterable
@@ -64,7 +65,10 @@ def session_ms(member: ConsumerMember | None, config: GroupConfig) -> Millis:
 
 
 class Change:
-    """The records and effects of one event on `group`. `shapes` are the topics of the cluster at this moment."""
+    """The records and effects (replies, timers) that one event produces for `group`.
+
+    `group` already has the records applied. `shapes` are the topics of the cluster at this moment.
+    """
 
     def __init__(
         self, group: ConsumerGroup, shapes: Topics, config: GroupConfig, now: Millis
@@ -92,12 +96,12 @@ class Change:
             self.effects.append(CancelTimer(timer(group_id, member_id)))
 
     def raise_epoch(self) -> None:
-        """Raise the group's epoch, so that the next heartbeat of a remaining member assigns anew."""
+        """Raise the group's epoch. The next heartbeat of a remaining member then computes a new assignment."""
         group = self.group
         self.write(GroupEpoch(group.group_id, group.epoch + 1, group.topics_hash))
 
     def watch(self, member_id: str) -> None:
-        """Require, from now on, that this member sends a request within its session timeout."""
+        """Start the member's session: the member is removed unless it sends a request within its session timeout."""
         self.extend_session(member_id)
         group_id = self.group.group_id
         timeout_ms = session_ms(self.group.members.get(member_id), self.config)
@@ -109,7 +113,9 @@ class Change:
         self.unlogged.append(SessionExtended(self.group.group_id, member_id, deadline))
 
     def await_rejoin(self, member_id: str, timeout_ms: int) -> None:
-        """Require that a member of the classic protocol sends its next request of the rebalance within `timeout_ms`."""
+        """Set the timer that removes a classic member unless it sends its next JoinGroup or SyncGroup within
+        `timeout_ms`.
+        """
         group_id, deadline = self.group.group_id, Millis(self.now + timeout_ms)
         over = RejoinTimeOver(group_id, member_id, deadline)
         self.unlogged.append(RejoinAwaited(group_id, member_id, deadline))
@@ -144,8 +150,10 @@ def check_room(
 
 
 def replace_static(change: Change, instance: ConsumerMember, member_id: str) -> ConsumerMember:
-    """Give a static member that is back its new member id, and with it what was kept for it. No other member
-    notices."""
+    """Return a static member that is back, under its new member id and with its old subscription and assignment.
+
+    The old member id is removed. The group is not rebalanced.
+    """
     group_id = change.group.group_id
     kept = replace(instance.current, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
     target = change.group.targets.get(instance.member_id)
@@ -158,7 +166,7 @@ def replace_static(change: Change, instance: ConsumerMember, member_id: str) -> 
 
 
 def subscribe(change: Change, before: ConsumerMember, said: Subscription) -> bool:
-    """Write the member's new subscription; return True if the group must be assigned anew for it."""
+    """Write the member's new subscription; return True if the group needs a new assignment because of it."""
     group, known = change.group, before.subscription
     is_new = before.member_id not in group.members
     if not is_new and said == known:
@@ -171,8 +179,10 @@ def subscribe(change: Change, before: ConsumerMember, said: Subscription) -> boo
 
 
 def _check_size(said: Subscription, config: GroupConfig) -> None:
-    """Raise `Refused` if the subscription fits in no record: its append would always fail and stop the shard for all
-    groups."""
+    """Raise `Refused` if the subscription is too large for one record.
+
+    Its append would always fail, which would stop the shard for all groups.
+    """
     own = (said.instance_id, said.rack_id, said.client_id, said.client_host, said.pattern)
     size = size_of((*own, *said.topics))
     if said.classic is not None:
@@ -189,7 +199,11 @@ def size_of(names: Iterable[str | None]) -> int:
 
 
 def assign(change: Change, *, has_changed: bool) -> None:
-    """Raise the group's epoch if members, subscriptions or topics changed, and find the targets of a new epoch."""
+    """Raise the group's epoch if members, subscriptions or topics changed, then compute the target assignment of a new
+    epoch.
+
+    `has_changed`: a member or subscription has changed. Changed topics are found here.
+    """
     group, shapes = change.group, change.shapes
     found = topics_hash(group.subscribed, shapes)
     if has_changed or found != group.topics_hash:
@@ -208,7 +222,10 @@ def assign(change: Change, *, has_changed: bool) -> None:
 def go_on(
     change: Change, before: ConsumerMember, owned: Slots | None, *, has_new_subscription: bool
 ) -> Current:
-    """Take one step of the member towards its target, and return where the member stands then."""
+    """Bring the member one step closer to its target assignment, write that, and return its new current assignment.
+
+    `owned` is what the member says that it still reads; None: it did not say.
+    """
     group = change.group
     after = next_current(
         group,

@@ -1,9 +1,11 @@
 """Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup (KIP-848).
 
-Their generation is the member's epoch. JoinGroup says what the member subscribes to and what it has. SyncGroup tells
-what it may read. Heartbeat answers REBALANCE_IN_PROGRESS when the member should join again: its target has a newer
-epoch, it must give something up, or what it waited for is free. Nobody waits for others, and nobody leads: the
-coordinator assigns. A member that owes its next JoinGroup or SyncGroup for its rebalance timeout is put out.
+Their generation is the member's epoch. JoinGroup says what the member subscribes to and which partitions it has.
+SyncGroup tells what it may read. Heartbeat answers REBALANCE_IN_PROGRESS when the member should join again: its target
+has a newer epoch, it must give something up, or what it waited for is free.
+
+No member waits for another, and no member leads: the coordinator assigns. A member whose next JoinGroup or SyncGroup is
+late by its rebalance timeout is removed.
 """
 
 from oncelog.errors import ErrorCode
@@ -105,9 +107,9 @@ def _check_join(change: Change, event: JoinGroup) -> EmbeddedSubscription:
 
 
 def _instance(group: ConsumerGroup, event: JoinGroup) -> ConsumerMember | None:
-    """Return the member that holds the request's instance id now; None: nobody does, or the request names none.
+    """Return the member that has the request's instance id now; None: no member has it, or the request names none.
 
-    A request with a new member id takes the instance over, whatever protocol its old member speaks (KIP-345). Raises
+    A request without a member id takes the instance over, whichever protocol its old member speaks (KIP-345). Raises
     `Refused` if the request names another member id than the instance's.
     """
     if event.instance_id is None:
@@ -121,8 +123,10 @@ def _instance(group: ConsumerGroup, event: JoinGroup) -> ConsumerMember | None:
 
 
 def _said(known: Subscription, event: JoinGroup, embedded: EmbeddedSubscription) -> Subscription:
-    """Return the subscription that a JoinGroup states. It has no regular expression: only the consumer protocol has
-    those."""
+    """Return the subscription that a classic member's JoinGroup states.
+
+    It has no regular expression: only the consumer protocol has those.
+    """
     return Subscription(
         known.instance_id if event.instance_id is None else event.instance_id,
         known.rack_id if embedded.rack_id is None else embedded.rack_id,
@@ -143,11 +147,11 @@ def _end_consumer_group(
     *,
     has_new_subscription: bool,
 ) -> Decision[GroupRecord] | None:
-    """Turn the group into a classic one: its last member of the consumer protocol came back as a classic static
-    member.
+    """Turn the group into a classic one: its last member of the consumer protocol came back as a classic static member.
 
-    Kafka never rebalances here unless the subscription changed. A member that is still on its way to its target would
-    then wait for partitions that nobody gives it. So this coordinator does.
+    Returns the decision; None: the group does not fit into one record, and stays as it is. The group rebalances if the
+    subscription changed or any member has not reached its target assignment. Kafka rebalances only in the first case. A
+    member short of its target would then wait for partitions that it never gets.
     """
     group, member_id = change.group, before.member_id
     others = [one for one in group.members.values() if one.member_id != member_id]
@@ -238,8 +242,10 @@ def _identity_error(group: ConsumerGroup, who: Leaving) -> ErrorCode:
 
 
 def _await_join(change: Change, member_id: str, awaited: Millis | None) -> None:
-    """Start the wait for the member's next JoinGroup. A member that is told to rejoin again gets no more time than
-    it had."""
+    """Start the wait for the member's next JoinGroup, unless it is awaited already.
+
+    A member that is told twice to rejoin gets no more time than it had.
+    """
     if awaited is None:
         timeout_ms = change.group.members[member_id].subscription.rebalance_timeout_ms
         change.await_rejoin(member_id, timeout_ms)
@@ -249,10 +255,10 @@ def _await_join(change: Change, member_id: str, awaited: Millis | None) -> None:
 
 
 def heartbeat(change: Change, event: Heartbeat, awaited: Millis | None) -> Decision[GroupRecord]:
-    """Answer a classic member's heartbeat, which computes new targets if topics or members changed, as a consumer's
-    does.
+    """Answer a classic member's heartbeat in a consumer group; compute a new target assignment if topics or members
+    changed.
 
-    Kafka computes new targets only in the heartbeats of consumers.
+    Kafka does that only in the heartbeats of members of the consumer protocol.
     """
     error_code = _member_error(change.group, event)
     if error_code is not ErrorCode.NONE:
@@ -280,7 +286,10 @@ def _should_join(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def leave(change: Change, event: LeaveGroup) -> Decision[GroupRecord]:
-    """Remove members of either protocol: an operator removes members with LeaveGroup, too."""
+    """Answer LeaveGroup by removing its members from a consumer group.
+
+    They may be of either protocol: operators remove members with LeaveGroup, too.
+    """
     found = [(who, *_leaving(change.group, who)) for who in event.members]
     results = tuple((who, error_code) for who, error_code, _ in found)
     change.effects.append(Reply(event.request_id, LeaveAnswer(ErrorCode.NONE, results)))
@@ -291,7 +300,7 @@ def leave(change: Change, event: LeaveGroup) -> Decision[GroupRecord]:
 
 
 def _leaving(group: ConsumerGroup, who: Leaving) -> tuple[ErrorCode, str]:
-    """Return the error code for one leaving member and its member id; an empty id: nobody leaves."""
+    """Return the error code for one leaving member and its member id; with an empty id no member is removed."""
     if not who.member_id and who.instance_id is not None:
         instance = group.static_member(who.instance_id)
         if instance is None:

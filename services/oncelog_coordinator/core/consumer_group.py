@@ -1,7 +1,7 @@
 """One group of the consumer protocol (KIP-848), as a value: every change makes a new one.
 
-The coordinator assigns. A change of members, subscriptions or topics raises the group's epoch; the next heartbeat
-computes the target assignment of that epoch; each member then walks towards its target at its own pace:
+The coordinator assigns. A change of members, subscriptions or topics raises the group's epoch. The next heartbeat
+computes the target assignment of that epoch. Each member then moves towards its target at its own pace:
 
 ```
 STABLE ── target takes partitions away ──▶ UNREVOKED ── the member has given them up ──┐
@@ -10,8 +10,8 @@ STABLE ── target takes partitions away ──▶ UNREVOKED ── the member
 ```
 
 A partition is added to a member only when no other member has it, assigned or still to revoke: that alone keeps two
-members from owning it. Every change is one of the six records below. Both the living machine and a replay take them by
-`applied`, so they cannot differ.
+members from owning it. Every change is one of the six records below. The running state machine and a replay change a
+group only through `applied`, so they cannot differ.
 """
 
 from collections.abc import Mapping
@@ -45,7 +45,9 @@ Topics = Mapping[str, TopicShape]
 
 
 class MemberState(IntEnum):
-    """The state of a member, with the numbers that Kafka writes to the log."""
+    """How far a member is on its way to its target assignment (KIP-848), with the numbers that Kafka writes to the
+    log.
+    """
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -54,7 +56,9 @@ class MemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClassicMember:
-    """The part of a member's JoinGroup that only the classic protocol has."""
+    """What only a member of the classic protocol has in a consumer group: its session timeout and protocols, from
+    JoinGroup.
+    """
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -63,13 +67,13 @@ class ClassicMember:
 
     @property
     def protocol(self) -> str:
-        """The protocol name that the answer to the member's JoinGroup has."""
+        """The member's first protocol name. The answer to its JoinGroup names it as the group's protocol."""
         return self.protocols[0][0]
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """The subscription of a member, and what else the member said of itself."""
+    """The topics a member subscribes to, and what else it said of itself: ids, rack, client, timeout, assignor."""
 
     instance_id: str | None = None
     rack_id: str | None = None
@@ -126,8 +130,10 @@ class ConsumerMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupEpoch:
-    """A record of the group's epoch; epoch None: the group is gone. `topics_hash` changes when a subscribed topic
-    does."""
+    """A log record of the group's epoch; epoch None: the group is deleted.
+
+    `topics_hash` is a hash over the subscribed topics. It differs after one of them came, went or grew.
+    """
 
     group_id: str
     epoch: int | None
@@ -136,7 +142,7 @@ class GroupEpoch:
 
 @dataclass(frozen=True, slots=True)
 class MemberSubscribed:
-    """A record of a member's subscription; None: the member is gone."""
+    """A log record of a member's subscription; subscription None: the member has left."""
 
     group_id: str
     member_id: str
@@ -145,7 +151,10 @@ class MemberSubscribed:
 
 @dataclass(frozen=True, slots=True)
 class TargetEpoch:
-    """A record of the group epoch that the targets are for. It is written behind the targets."""
+    """A log record of the group epoch that the members' target assignments belong to (KIP-848).
+
+    It is written after the records of the assignments, as in Kafka. Epoch None: the group is deleted.
+    """
 
     group_id: str
     epoch: int | None
@@ -167,7 +176,9 @@ class MemberAssigned:
 
 @dataclass(frozen=True, slots=True)
 class PatternResolved:
-    """A record of the topics that a regular expression matches; None: no member has this expression any more."""
+    """A log record of the topics that a regular expression matches; resolved None: no member subscribes by it any
+    more.
+    """
 
     group_id: str
     pattern: str
@@ -229,13 +240,13 @@ class ConsumerGroup:
         return tuple(classic for classic in found if classic is not None)
 
     def supports(self, protocols: tuple[tuple[str, bytes], ...]) -> bool:
-        """True if every member of the classic protocol supports one of these protocols."""
+        """True if there is one among these protocols that every member of the classic protocol supports."""
         spoken = [frozenset(name for name, _ in one.protocols) for one in self.classic_members]
         return any(all(name in names for names in spoken) for name, _ in protocols)
 
     @cached_property
     def owners(self) -> Mapping[Slot, str]:
-        """The member that has each partition, either to use or still to give up."""
+        """The id of the member that has each partition, to read or still to give up."""
         return {
             slot: member.member_id
             for member in self.members.values()
@@ -259,10 +270,10 @@ class ConsumerGroup:
 
 
 def applied(group: ConsumerGroup, record: ConsumerRecord) -> ConsumerGroup | None:
-    """Return the group after this record; None: the group is gone.
+    """Return the group as it is after this log record; None: the record deletes the group.
 
     A compacted log has only each key's newest record. So a record of a member's assignment may come before the record
-    of its subscription. A tombstone may be for something that nobody knows any more.
+    of its subscription. A tombstone may be for a member that is not in the group.
     """
     match record:
         case GroupEpoch():
@@ -296,8 +307,10 @@ def applied(group: ConsumerGroup, record: ConsumerRecord) -> ConsumerGroup | Non
 
 
 def tombstones(group: ConsumerGroup) -> tuple[ConsumerRecord, ...]:
-    """Return the tombstones that remove the group. The group's own comes last: if the log is cut short, there is
-    still a group to remove."""
+    """Return the tombstones that delete the group from the log.
+
+    The group's own tombstone is the last. If the log is cut short before it, the group can be deleted again.
+    """
     group_id = group.group_id
     return (
         *(MemberAssigned(group_id, member_id, None) for member_id in group.members),

@@ -1,8 +1,9 @@
-"""ConsumerGroupHeartbeat: joining, staying, leaving and falling silent in a group of the consumer protocol (KIP-848).
+"""ConsumerGroupHeartbeat: joining, staying in and leaving a group of the consumer protocol (KIP-848).
 
-One request does it all: epoch 0 joins, -1 leaves, -2 leaves as a static member that will be back; any other says what
-has changed since the last one, null for what has not. The answer tells the member's epoch and, when it changed or was
-asked for, what the member may read. There is nothing to wait for: a member that must wait asks again.
+One request does it all. Epoch 0 joins, -1 leaves, -2 leaves as a static member that will be back. Any other epoch says
+what has changed since the last heartbeat, with null for what has not. The answer has the member's epoch and, when it
+changed or was asked for, what the member may read. No request waits at the coordinator: a member that must wait asks
+again.
 
 The first member that joins a classic group of consumers makes it a consumer group: see `group_migration`.
 """
@@ -76,8 +77,10 @@ def decide(
     config: GroupConfig,
     now: Millis,
 ) -> Decision[GroupRecord]:
-    """Decide a ConsumerGroupHeartbeat. `looked` says when this machine last compared each regular expression of the
-    group with the topics."""
+    """Return the decision on a ConsumerGroupHeartbeat: the group's new records, the reply and timers, or an error.
+
+    `looked` says when this state machine last compared each regular expression of the group with the topics.
+    """
     change = Change(group or ConsumerGroup(event.group_id), event.shapes, config, now)
     try:
         _check_request(event)
@@ -126,9 +129,9 @@ def _names(event: ConsumerHeartbeat) -> tuple[str, ...]:
 
 
 def _check_new_group(event: ConsumerHeartbeat) -> None:
-    """Refuse a heartbeat for an unknown group unless it joins. Only a join creates a group or upgrades a classic one.
+    """Raise `Refused` with GROUP_ID_NOT_FOUND if a heartbeat for an unknown group does not join it.
 
-    Raises `Refused` with GROUP_ID_NOT_FOUND.
+    Only a join creates a group or upgrades a classic one.
     """
     if event.member_epoch != JOIN_EPOCH:
         message = f"there is no consumer group {event.group_id!r}"
@@ -138,7 +141,11 @@ def _check_new_group(event: ConsumerHeartbeat) -> None:
 def _join_classic(
     change: Change, classic: Group, event: ConsumerHeartbeat, looked: LookedThrough
 ) -> Decision[GroupRecord]:
-    """Join a classic group: an empty one is removed first, a living one is upgraded with its members."""
+    """Let a member of the consumer protocol join a classic group.
+
+    An empty classic group is deleted first. One with members is upgraded to a consumer group and keeps them. Raises
+    `Refused` if the upgraded group is too large for one batch.
+    """
     if classic.is_in(GroupState.EMPTY):
         change.records.append(GroupTombstone(event.group_id))
         return _heartbeat(change, event, looked)
@@ -209,7 +216,10 @@ def _member(group: ConsumerGroup, event: ConsumerHeartbeat) -> ConsumerMember:
 
 
 def _join(change: Change, event: ConsumerHeartbeat) -> ConsumerMember:
-    """Return the member as it was before it joined. A member that nobody knows has only its id."""
+    """Return the joining member as the group knows it so far. An unknown member has only its id.
+
+    A static member that is back gets its new member id. Raises `Refused` if another member uses the instance id.
+    """
     group = change.group
     known = group.members.get(event.member_id)
     if event.instance_id is None:
@@ -226,7 +236,9 @@ def _join(change: Change, event: ConsumerHeartbeat) -> ConsumerMember:
 
 
 def _subscribe(change: Change, before: ConsumerMember, event: ConsumerHeartbeat) -> bool:
-    """Write the member's subscription from its heartbeat; return True if the group must be assigned anew for it."""
+    """Write the member's subscription from its heartbeat; return True if the group needs a new assignment because of
+    it.
+    """
     said = before.subscription
     topics = said.topics if event.topics is None else tuple(sorted(set(event.topics)))
     timeout_ms = event.rebalance_timeout_ms
@@ -254,11 +266,11 @@ def _check_pattern(pattern: str) -> None:
 
 
 def _resolve(change: Change, event: ConsumerHeartbeat, looked: LookedThrough) -> None:
-    """Find the topics of regular expressions that are new, or whose topics may have come or gone since the last
+    """Find the topics of each regular expression that is new, or whose topics may have changed since the last
     comparison.
 
-    A member's own new expression is resolved at once. Of the others, those that waited longest are resolved, as many
-    as one heartbeat may cost: a burst of new topics must not stop the shard.
+    A member's own new expression is compared at once. Then come those of other members, those first that waited
+    longest. One heartbeat compares at most `MATCHES_MAX` names, so that a burst of new topics does not stop the shard.
     """
     group = change.group
     own = group.members[event.member_id].subscription.pattern

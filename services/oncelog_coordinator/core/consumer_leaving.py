@@ -34,7 +34,10 @@ from oncelog_coordinator.core.group_records import GroupRecord
 def leave(
     change: Change, member: ConsumerMember, event: ConsumerHeartbeat
 ) -> Decision[GroupRecord]:
-    """Let the member leave, whatever epoch it has: a leaving member asks for nothing that could be out of date."""
+    """Answer a heartbeat by which a member leaves the group: for good, or for a while as a static member.
+
+    Its epoch is not checked: a leaving member asks for nothing that could be out of date.
+    """
     answer = ConsumerHeartbeatAnswer(ErrorCode.NONE, "", event.member_id, event.member_epoch)
     change.effects.append(Reply(event.request_id, answer))
     if event.member_epoch == LEAVE_EPOCH:
@@ -48,8 +51,11 @@ def leave(
 
 
 def remove(change: Change, member_ids: Iterable[str], label: str) -> Decision[GroupRecord]:
-    """Remove these members. The next heartbeat of a remaining member assigns anew, unless this ends the consumer
-    group."""
+    """Return the decision that removes these members.
+
+    The next heartbeat of a remaining member computes a new assignment. If only classic members remain, the group may
+    become a classic one instead.
+    """
     had_consumers = any(not member.is_classic for member in change.group.members.values())
     for member_id in member_ids:
         change.remove(member_id)
@@ -92,7 +98,10 @@ def revoke_time_over(change: Change, event: RevokeTimeOver) -> Decision[GroupRec
 def rejoin_time_over(
     change: Change, event: RejoinTimeOver, awaited: Millis | None
 ) -> Decision[GroupRecord]:
-    """Remove a classic member that did not rejoin in time. `awaited` is the deadline that the member has now."""
+    """Remove a classic member that did not send its next JoinGroup or SyncGroup in time.
+
+    `awaited` is the member's deadline now. If it is another than the timer's, the timer is ignored.
+    """
     if event.member_id not in change.group.members or awaited != event.deadline:
         return Decision((), (), "timer_too_late")
     return remove(change, (event.member_id,), "classic_member_did_not_rejoin")

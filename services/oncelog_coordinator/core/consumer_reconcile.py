@@ -1,4 +1,6 @@
-"""One step of one member towards its target: what it must give up, what it may take, what it waits for (KIP-848)."""
+"""One step of one member towards its target assignment: what it must give up, what it may read, what it waits for
+(KIP-848).
+"""
 
 from oncelog_coordinator.core.consumer_group import (
     ConsumerGroup,
@@ -18,8 +20,10 @@ def next_current(
     *,
     has_new_subscription: bool,
 ) -> Current:
-    """Return where the member stands after one step. `owned` is what the member says that it still has; None: it
-    does not say."""
+    """Return the member's current assignment after one step towards its target (KIP-848).
+
+    `owned` is what the member says that it still reads; None: it does not say.
+    """
     current = member.current
     if group.is_reconciled(member) and not has_new_subscription:
         return current

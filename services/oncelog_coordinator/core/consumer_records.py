@@ -119,7 +119,7 @@ _PATTERN: Final = structure(PatternTopics, {}, topics=_NAMES, version=INT64, tim
 
 
 class _Kind(NamedTuple):
-    """One class of records, with its codec in the log."""
+    """How records of one class are written to the log: the codec of key and value, and where the value is."""
 
     record_type: RecordType
     held: str
@@ -129,7 +129,9 @@ class _Kind(NamedTuple):
 def _kind(
     type_number: int, made: Callable[..., "ConsumerRecord"], value: Codec, held: str, *key: str
 ) -> _Kind:
-    """Return the kind of `made`, a class of records. `key` names the fields of the record's key beside the group."""
+    """Return how records of class `made` are written. `key` names the fields of the record's key beside the group
+    id.
+    """
     of_key = dict.fromkeys(("group_id", *key), STRING)
     return _Kind(RecordType(type_number, of_key, {0: value}, partial(made, **{held: None})), held)
 

@@ -1,10 +1,11 @@
-"""EndTxn: the decision (facts 8.6 for TV1, 8.7 for TV2).
+"""EndTxn: the client asks to commit or abort its transaction (facts 8.6 for TV1, 8.7 for TV2; KIP-890 made TV2).
 
-TV1 keeps the epoch, so a repeated EndTxn looks like the first one. The transaction's state tells them apart. Once the
-next transaction is open, only the connection does (`core.request_origin`).
+TV1 keeps the producer epoch, so a repeated EndTxn looks like the first one. The transaction's state tells them apart.
+Once the next transaction is open, only the client's connection does (`core.request_origin`).
 
-TV2 bumps the epoch with every decision. A retry has the epoch before the bump. The response has the identity with which
-the producer continues once the transaction is complete. After an exhausted epoch that is a new producer id at epoch 0.
+TV2 bumps the producer epoch with every commit or abort. A retry has the epoch before the bump. The response has the
+producer id and epoch with which the producer continues once the transaction is complete. After an exhausted epoch that
+is a new producer id at epoch 0.
 
 Kafka returns CONCURRENT_TRANSACTIONS in TV2 as long as a completion is pending. oncelog differs:
 
@@ -56,7 +57,9 @@ commits."""
 
 
 def wants_producer_id(txn: TxnMetadata | None, event: EndTxn) -> bool:
-    """True if this EndTxn needs a successor producer id: TV2 decides, and the producer epoch is exhausted."""
+    """True if this EndTxn needs a new producer id: it commits or aborts under TV2, and the producer epoch is
+    exhausted.
+    """
     return (
         txn is not None
         and event.client_transaction_version >= TV2
@@ -105,11 +108,12 @@ def _decide_tv1(
 
 
 def _repeated_tv1(txn: TxnMetadata, event: EndTxn) -> Decision[TxnRecord]:
-    """Answer a repeated EndTxn of TV1. A complete transaction is written again, and the reply waits for that append.
+    """Answer a repeated EndTxn of TV1. The record of a complete transaction is written again; the reply waits for that
+    append.
 
-    Kafka writes nothing here. But another coordinator may own the shard by now, and may have started a new
-    transaction. This request must not end that one: the append fails if there is another owner. The client goes on
-    after the reply, so this request becomes the newest one, and older ones have no effect (`core.request_origin`).
+    Kafka writes nothing here. But another coordinator may own the shard by now, and may have started a new transaction.
+    This request must not end that one: the append fails if there is another owner. After the reply the client sends its
+    next requests. So this request is recorded as the newest one, and older ones have no effect (`core.request_origin`).
     """
     aborts_nothing = _aborts_nothing(txn, event)
     error_code = REPEATED[txn.state, event.commit]
@@ -128,7 +132,7 @@ def _aborts_nothing(txn: TxnMetadata, event: EndTxn) -> bool:
     """True if the transaction that this request aborts never began.
 
     Its first AddPartitionsToTxn was refused: for its connection, or because the transaction before was not complete.
-    librdkafka then sends the abort without repeating the addition. INVALID_TXN_STATE would end its producer, as it
+    librdkafka still sends the abort, without repeating the addition. INVALID_TXN_STATE would end its producer, as it
     does with Kafka.
     """
     return (
@@ -182,7 +186,11 @@ def _decide_tv2(
 def _decide_kept(
     txn: TxnMetadata, event: EndTxn, key: DecisionKey, now: Millis
 ) -> Decision[TxnRecord]:
-    """Decide the EndTxn of a transaction that was kept for a new producer, whether ongoing or prepared."""
+    """Return the decision on the EndTxn of a kept transaction: one that a new producer took over in order to end it
+    (KIP-939).
+
+    The transaction may be ongoing or prepared.
+    """
     identity = (event.producer_id, event.producer_epoch)
     if event.producer_id not in (txn.producer_id, txn.next_producer_id):
         return _answer(event, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "wrong_producer_id")

@@ -1,14 +1,16 @@
-"""An Ongoing transaction is ended by the server: fence the producer, then abort (facts 8.3, 8.6, 8.7, 8.9).
+"""The server ends an Ongoing transaction: it fences the producer, and aborts (facts 8.3, 8.6, 8.7, 8.9).
 
-Three callers: InitProducerId over an open transaction, the transaction timeout, an operator. An operator may also
-commit one that is decided from outside (KIP-939). One record does both: it
-carries the abort and an epoch above the producer's. So there is no moment in which the zombie is fenced but its
-transaction open, or the other way round. The fence epoch is never told to anyone; the next InitProducerId bumps again.
+There are three callers: InitProducerId over an open transaction, the transaction timeout, an operator. An operator may
+also commit a transaction whose outcome another system decided (KIP-939).
 
-The cluster's `transaction.version`, not the client's, decides how: with 2 the epoch bump is the one that every TV2
-decision makes, and an exhausted producer id gets a successor. Below 2 the bump is extra, stops at 32767 (the abort at
-that epoch is accepted by leaders, because TV1 markers need only an epoch that is not smaller), and forgets the last
-epoch so that no retry of the fenced producer is recognised.
+One record does both: it carries the abort and an epoch above the producer's. So the zombie is never fenced while its
+transaction is open, or the other way round. No producer ever gets the fence epoch; the next InitProducerId bumps again.
+
+The cluster's `transaction.version`, not the client's, decides how:
+
+- With 2, the bump is the one that every commit or abort under TV2 makes. An exhausted producer id gets a successor.
+- Below 2, the bump is extra and stops at 32767. Leaders accept the abort at that epoch, because TV1 markers need only
+  an epoch that is not smaller. The last epoch is dropped, so that no retry of the fenced producer is recognised.
 """
 
 from oncelog.ids import (
@@ -27,7 +29,7 @@ from oncelog_coordinator.core.txn_state import TV2, TxnMetadata, TxnRecord, TxnS
 
 
 def wants_producer_id(txn: TxnMetadata | None, cluster_transaction_version: int) -> bool:
-    """True if ending this transaction needs a successor producer id."""
+    """True if the server needs a new producer id to end this transaction, because its producer epoch is exhausted."""
     return (
         txn is not None
         and txn.state is TxnState.ONGOING
@@ -47,10 +49,9 @@ def fence_and_end(
     now: Millis,
     state: TxnState = TxnState.PREPARE_ABORT,
 ) -> Decision[TxnRecord] | None:
-    """Return the decision that fences the producer and aborts, or commits if `state` says so.
+    """Return the decision that fences the producer and aborts its transaction, or commits it if `state` says so.
 
-    None: a successor producer id is needed and there is none. The caller answers 14 (COORDINATOR_LOAD_IN_PROGRESS) or
-    tries later.
+    None: a new producer id is needed and there is none. The caller answers COORDINATOR_LOAD_IN_PROGRESS or tries later.
     """
     assert txn.state is TxnState.ONGOING, txn
     if txn.is_kept:
@@ -70,11 +71,11 @@ def fence_and_end(
 def kept_decision(
     txn: TxnMetadata, state: TxnState, now: Millis, origin: RequestOrigin | None = None
 ) -> TxnMetadata:
-    """Return the prepared state of a transaction that was kept for a new producer (KIP-939).
+    """Return the prepared state of a kept transaction: one that a new producer took over in order to end it (KIP-939).
 
-    It is ended by that producer, or by the server without it. Markers carry the epoch after the transaction's. The
-    producer's own epoch is above that already. It is bumped as at every end of a transaction under TV2, and is never
-    near the last epoch (`init_producer_id`).
+    That producer ends it, or the server does. The markers carry the epoch after the transaction's own. The new
+    producer's epoch is above that already. It is bumped as at every end of a transaction under TV2, and is never near
+    the last epoch (`init_producer_id`).
     """
     assert txn.is_kept, txn
     return txn.prepared(

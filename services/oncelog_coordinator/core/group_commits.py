@@ -1,4 +1,7 @@
-"""The tables over `GroupOffsets`: offsets are committed, fetched, deleted and expire (facts 5.2; KIP-447)."""
+"""What a group shard decides about offsets: commit, fetch, delete, and expiry (facts 5.2; KIP-447).
+
+The functions here only read. They return records, which change `GroupOffsets` once they are written.
+"""
 
 from collections.abc import Iterable
 
@@ -76,9 +79,9 @@ def commit_in_transaction(
     config: GroupConfig,
     now: Millis,
 ) -> Decision[GroupRecord]:
-    """Decide a commit of offsets in a transaction; they are pending until its marker.
+    """Return the decision on a TxnOffsetCommit. Its offsets stay pending until the transaction's marker comes.
 
-    The transaction that was verified at its coordinator must be the one that is open now.
+    The transaction that its coordinator verified must be the one that is open now. Otherwise the commit is refused.
     """
     producer = offsets.producer(event.producer_id)
     error_code = ErrorCode.NONE
@@ -164,8 +167,10 @@ def _commit_records(
 
 
 def _is_of(topics: Topics, name: str, topic_id: bytes) -> bool:
-    """True if the topic of this name has this id, as far as this node knows. An unknown id or a new name is not
-    refused."""
+    """False if the topic of this name is known to have another id than this one; then its offset is refused.
+
+    True if the ids are the same, if the request names no id, or if this node does not know the topic.
+    """
     known = topics.get(name)
     return known is None or not topic_id or known.topic_id == topic_id
 
@@ -173,11 +178,11 @@ def _is_of(topics: Topics, name: str, topic_id: bytes) -> bool:
 def end_transaction(
     offsets: GroupOffsets, started: TransactionStarted | None, event: EndTransaction, now: Millis
 ) -> Decision[GroupRecord]:
-    """Decide the marker of a transaction. `started`: the producer's last transaction that this machine let in since
-    its load.
+    """Return the decision on a transaction marker: pending offsets become the group's, or are dropped.
 
-    Answers REQUEST_TIMED_OUT if the transaction's coordinator must be asked first. The same event is decided again
-    with that coordinator's answer in it.
+    `started` is the producer's last transaction that this state machine accepted since its load. Answers
+    REQUEST_TIMED_OUT if the transaction's coordinator must be asked first. The caller asks it, puts the answer into the
+    event, and sends the event again.
     """
     is_late = _is_late(offsets, started, event)
     if event.transactional_id and is_late is not False and not _is_start_known(started, event):
@@ -199,11 +204,11 @@ def _is_late(
 ) -> bool | None:
     """True if the marker ends another transaction than the open one; None: nobody here knows when the open one began.
 
-    A partition's leader decides the same way. Such a marker was held up on its way, and its transaction ended long
-    ago, or the open transaction could not have begun.
+    A partition's leader decides the same way. Such a marker was delayed on its way. Its transaction has ended since, or
+    the open transaction could not have begun.
 
-    Where no transaction is open, a marker decides nothing, and is written. It may end a transaction whose first
-    offsets are being verified, and those must not be let in after it.
+    False if no transaction is open: then the marker is written. It may end a transaction whose first offsets are being
+    verified. Those must be refused after it.
     """
     marker_start_ms = event.transaction_start_ms
     if event.transaction_version >= _TV2 or not marker_start_ms or not _is_open(offsets, event):
@@ -216,10 +221,10 @@ def _is_late(
 
 
 def _is_start_known(started: TransactionStarted | None, event: EndTransaction) -> bool:
-    """True if the transaction's coordinator was asked, and no transaction was let in since.
+    """True if the transaction's coordinator has said when the open transaction began, and the answer still holds.
 
-    Its answer counts more than what is known here. This process may no longer coordinate the shard without knowing it,
-    and the transaction that is open here may have ended elsewhere.
+    It holds if no transaction of the producer was accepted since. It counts more than what is known here: this process
+    may have lost the shard without knowing it, and the transaction that is open here may have ended elsewhere.
     """
     return event.running_start_ms is not None and event.known_when_requested == started
 
@@ -235,7 +240,10 @@ def _is_open(offsets: GroupOffsets, event: EndTransaction) -> bool:
 def fetch(
     group: AnyGroup | None, offsets: GroupOffsets, event: FetchOffsets, topics: Topics
 ) -> Decision[GroupRecord]:
-    """Return committed offsets. A group that nobody knows has committed nothing, which is no error."""
+    """Return the decision on an OffsetFetch: the committed offsets of a group.
+
+    An unknown group has committed nothing, which is no error.
+    """
     if isinstance(group, ConsumerGroup) and event.member_id:
         error_code = epoch_error(group, event.member_epoch, event.member_id)
         if error_code is not ErrorCode.NONE:
@@ -291,15 +299,17 @@ def delete_offsets(
 
 
 def _is_strange(group: Group) -> bool:
-    """True if the group has members whose subscriptions cannot be read."""
+    """True if the group has members that are no consumers, so that the topics of their subscriptions cannot be read."""
     return not group.is_in(GroupState.EMPTY) and group.protocol_type != CONSUMER_PROTOCOL
 
 
 def delete_group(
     group: AnyGroup | None, offsets: GroupOffsets, event: DeleteGroup
 ) -> Decision[GroupRecord]:
-    """Delete a group and its offsets. The group's own tombstone comes last: if the log is cut short, the group can
-    be deleted again."""
+    """Return the decision that deletes a group without members, and its offsets.
+
+    The group's own tombstone is the last. If the log is cut short before it, the group can be deleted again.
+    """
     error_code = ErrorCode.NONE
     if group is None:
         error_code = ErrorCode.GROUP_ID_NOT_FOUND
@@ -329,8 +339,10 @@ def _removed(group: AnyGroup) -> tuple[GroupRecord, ...]:
 def topics_deleted(
     groups: Iterable[str], offsets: GroupOffsets, event: TopicsDeleted
 ) -> Decision[GroupRecord]:
-    """Remove the offsets of deleted topics, committed and pending: a marker that comes later has nothing left to
-    decide."""
+    """Return the decision that removes the offsets of deleted topics, committed and pending.
+
+    A marker that comes later finds none of these offsets.
+    """
     gone = tuple(
         OffsetTombstone(group_id, partition)
         for group_id in groups
@@ -379,12 +391,11 @@ def _expired(
 ) -> list[Partition]:
     """Return the partitions whose offsets have outlived their retention.
 
-    An empty group's offsets age from the moment it became empty, others from their commit (KIP-211). The log does not
-    tell when a consumer group became empty, so its offsets age from their commit, as in Kafka.
+    An empty classic group's offsets age from the moment it became empty, all others from their commit (KIP-211). The
+    log does not tell when a consumer group became empty, so its offsets age from their commit, as in Kafka.
 
-    Somebody may commit for an empty group: an operator who sets it back, or a consumer that assigns its partitions
-    itself. Kafka lets such an offset expire as if it were as old as the group's emptiness; here it ages from its
-    commit.
+    An offset may be committed for an empty group: by an operator who sets it back, or a consumer that assigns its
+    partitions itself. In Kafka such an offset ages from when the group became empty; here it ages from its commit.
     """
     empty_since = NO_TIMESTAMP
     if isinstance(group, Group) and group.protocol_type is not None:

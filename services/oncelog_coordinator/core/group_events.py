@@ -1,5 +1,8 @@
-"""The events that a group shard decides, and their answers. Times are milliseconds; request ids belong to the
-driver."""
+"""The events that a group shard's state machine decides, and its answers: requests of clients, markers, and timers.
+
+All times are milliseconds. `request_id` is given by the driver, which takes a request and runs the machine. It tells
+the driver whom to answer.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,7 +30,7 @@ NO_OFFSET = -1
 
 @dataclass(frozen=True, slots=True)
 class JoinGroup:
-    """A JoinGroup request. `new_member_id` is the id for a member that has none yet."""
+    """A JoinGroup request. `new_member_id` is the id that a member without one gets."""
 
     request_id: int
     group_id: str
@@ -68,8 +71,10 @@ class Heartbeat:
 
 
 class Leaving(NamedTuple):
-    """A member that shall leave. An empty member id with an instance id: an operator removes the present member of
-    that instance."""
+    """A member that a LeaveGroup request names.
+
+    An empty member id with an instance id: an operator removes the member that has this instance id now.
+    """
 
     member_id: str
     instance_id: str | None = None
@@ -157,7 +162,7 @@ class ConsumerHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerHeartbeatAnswer:
-    """The answer to ConsumerGroupHeartbeat. `assigned` None: the assignment is as it was told before."""
+    """The answer to ConsumerGroupHeartbeat (KIP-848). `assigned` None: the member's assignment has not changed."""
 
     error_code: ErrorCode
     message: str = ""
@@ -194,8 +199,11 @@ class CommitOffsets:
 
 @dataclass(frozen=True, slots=True)
 class CommitTxnOffsets:
-    """A TxnOffsetCommit request. `verified_at` is what `GroupMachine.verification` said before the transaction
-    coordinator was asked."""
+    """A TxnOffsetCommit request, after its transaction was verified at the transaction coordinator.
+
+    `verified_at` is the offset of the producer's last marker when the coordinator was asked
+    (`GroupMachine.verification`). A marker that came since makes the commit fail.
+    """
 
     request_id: int
     group_id: str
@@ -214,7 +222,10 @@ class CommitTxnOffsets:
 
 @dataclass(frozen=True, slots=True)
 class CommitAnswer:
-    """The answer to a commit. `partitions` is empty when `error_code` is the whole request's."""
+    """The answer to a commit of offsets: one error code for each partition.
+
+    `partitions` is empty if `error_code` refuses the whole request.
+    """
 
     error_code: ErrorCode
     partitions: tuple[tuple[Partition, ErrorCode], ...] = ()
@@ -222,8 +233,10 @@ class CommitAnswer:
 
 @dataclass(frozen=True, slots=True)
 class FetchOffsets:
-    """An OffsetFetch request. `partitions` None: all offsets that the group has. Only a member of a consumer group
-    must state its id and epoch."""
+    """An OffsetFetch request. `partitions` None: all offsets that the group has.
+
+    `member_id` and `member_epoch` are set only for a member of a consumer group (KIP-848).
+    """
 
     request_id: int
     group_id: str
@@ -263,7 +276,9 @@ class DeleteOffsets:
 
 @dataclass(frozen=True, slots=True)
 class EndTransaction:
-    """A transaction marker for this shard's partition (ADR 0015)."""
+    """A transaction marker that commits or drops the pending offsets in this shard's partition of `__consumer_offsets`
+    (ADR 0015).
+    """
 
     request_id: int
     producer_id: ProducerId
@@ -287,7 +302,10 @@ class EndTransaction:
 
 @dataclass(frozen=True, slots=True)
 class TopicsDeleted:
-    """Topics were deleted. An offset without a topic id would otherwise count for a new topic of the same name."""
+    """Topics were deleted, so their offsets must go.
+
+    An offset without a topic id would otherwise count for a new topic of the same name.
+    """
 
     topics: Mapping[str, bytes]
     """The ids of the deleted topics, by topic name."""
@@ -342,7 +360,7 @@ class DeleteGroup:
 
 @dataclass(frozen=True, slots=True)
 class SessionCheck:
-    """A timer's event: perhaps this member's session is over."""
+    """A timer's event: this member's session is over, unless a request extended it."""
 
     group_id: str
     member_id: str
@@ -352,8 +370,10 @@ class SessionCheck:
 
 @dataclass(frozen=True, slots=True)
 class InitialDelayOver:
-    """A timer's event: the first rebalance has waited `delay_ms` for more members and may wait `remaining_ms`
-    longer."""
+    """A timer's event: a new group's first rebalance has waited `delay_ms` for more members.
+
+    It may wait `remaining_ms` longer, which it does if a member has joined meanwhile.
+    """
 
     group_id: str
     rebalance: int
@@ -375,7 +395,10 @@ class SyncTimeOver:
 
 @dataclass(frozen=True, slots=True)
 class RevokeTimeOver:
-    """A timer's event: perhaps this member still has not revoked the partitions that others wait for."""
+    """A timer's event: the time is over in which a member had to give up partitions that other members wait for.
+
+    It is removed, unless its state or epoch has changed.
+    """
 
     group_id: str
     member_id: str
@@ -384,10 +407,10 @@ class RevokeTimeOver:
 
 @dataclass(frozen=True, slots=True)
 class RejoinTimeOver:
-    """A timer's event: perhaps a classic member of a consumer group has not sent the JoinGroup or SyncGroup that it
-    owes.
+    """A timer's event: the time is over in which a classic member of a consumer group had to send its next JoinGroup or
+    SyncGroup.
 
-    `deadline` tells which of its requests was awaited.
+    `deadline` tells which wait this was. The member is removed if it is still awaited by this deadline.
     """
 
     group_id: str
@@ -397,8 +420,9 @@ class RejoinTimeOver:
 
 @dataclass(frozen=True, slots=True)
 class CleanUp:
-    """A timer's event: remove expired offsets, groups without members and offsets, and producers that have long been
-    silent."""
+    """A timer's event: remove expired offsets, groups without members and offsets, and producers that have not
+    committed for long.
+    """
 
 
 GroupEvent = (
@@ -427,7 +451,7 @@ GroupEvent = (
 
 
 class MigrationPolicy(Enum):
-    """The ways in which a living group may change its protocol (Kafka's group.consumer.migration.policy)."""
+    """Which group protocol a group with members may change to (Kafka's group.consumer.migration.policy)."""
 
     DISABLED = "disabled"
     UPGRADE = "upgrade"

@@ -1,5 +1,6 @@
-"""JoinGroup: which members a group lets in, and what a join starts (KIP-345 for static members, KIP-394 for known
-ids)."""
+"""JoinGroup of the classic protocol: which members a group accepts, and whether a rebalance starts (KIP-345 for static
+members, KIP-394 for members that must know their id).
+"""
 
 from dataclasses import replace
 
@@ -39,8 +40,10 @@ def decide(
 
 
 def _has_room(group: Group, member_id: str, config: GroupConfig) -> bool:
-    """True if the group has room for this member. During a rebalance only members that have joined again count, so
-    the last to come are refused."""
+    """True if the group has room for this member.
+
+    During a rebalance only members that have joined again count, so the last to come are refused.
+    """
     member = group.members.get(member_id)
     if group.is_in(GroupState.EMPTY):
         return True
@@ -69,9 +72,10 @@ def _new_member(change: Change, event: JoinGroup) -> Decision[GroupRecord]:
 
 
 def _give_id(change: Change, event: JoinGroup) -> Decision[GroupRecord]:
-    """Answer MEMBER_ID_REQUIRED with a new member id.
+    """Answer MEMBER_ID_REQUIRED with a new member id (KIP-394).
 
-    A member that loses this answer joins again under another id. So only a member that comes back with its id counts.
+    Only a member that comes back with its id joins the group. One that loses this answer asks again and gets another
+    id.
     """
     if len(change.group.pending) >= change.config.pending_members_max:
         change.reply(event.request_id, JoinAnswer(ErrorCode.GROUP_MAX_SIZE_REACHED))
@@ -112,7 +116,10 @@ def _add(change: Change, event: JoinGroup, member_id: str) -> Decision[GroupReco
 
 
 def _replace_static(change: Change, event: JoinGroup, old_id: str) -> Decision[GroupRecord]:
-    """Put a static member that came back under a new member id in the old one's place, and fence the old member id."""
+    """Put a static member that came back under a new member id in the old one's place, and fence the old member id.
+
+    A stable group keeps its generation if its protocol stays the same; else it rebalances.
+    """
     group, new_id = change.group, event.new_member_id
     old = group.members[old_id]
     change.reply(old.joining, JoinAnswer(ErrorCode.FENCED_INSTANCE_ID, old_id))
@@ -146,8 +153,8 @@ def _replace_static(change: Change, event: JoinGroup, old_id: str) -> Decision[G
 
 
 def _keep_generation(change: Change, event: JoinGroup, was_leader: str) -> Decision[GroupRecord]:
-    """Let the static member keep its assignment without a rebalance. The log has its new member id before it is
-    answered.
+    """Let the static member keep its assignment without a rebalance. The answer waits until the log has its new member
+    id.
 
     A leader that does not know `skip_assignment` is not told that it leads: it would assign anew.
     """

@@ -1,12 +1,14 @@
 """The group machine: every consumer group of one `__consumer_offsets` partition, and their offsets.
 
-`decide` gives each event to the module that holds its table, and `apply` keeps the newest value of each group and
-offset. `resume` watches the members that the log knows. What only this run of the machine knows (who waits for an
-answer, whose session was extended) is applied like a record but never journaled: see `Decision.unlogged` and ADR 0019.
+`decide` passes each event to the module that knows the answer, and returns records to write. `apply` takes a written
+record and keeps the newest value of each group and offset. `resume` starts the session timers of members found in the
+log. Some changes are applied but never journaled, such as which member waits for an answer, or whose session was
+extended: see `Decision.unlogged` and ADR 0019.
 
 A group speaks one of two protocols: the classic one (`group_state`, then `group_rebalance`) or the consumer protocol of
-KIP-848 (`consumer_group`, then `consumer_heartbeat`). Its offsets are the same. A living group changes its type with
-its members (`group_migration`), and a consumer group may have members of the classic protocol (`consumer_classic`).
+KIP-848 (`consumer_group`, then `consumer_heartbeat`). Its offsets are the same. A group with members changes its
+protocol with them (`group_migration`), and a consumer group may have members of the classic protocol
+(`consumer_classic`).
 """
 
 from collections.abc import Callable, Sequence
@@ -87,7 +89,10 @@ from oncelog_coordinator.core.group_state import CLASSIC, Group, GroupState
 
 
 class GroupMachine:
-    """The machine that decides for every group of one shard. See `oncelog.machine.Machine` for the contract."""
+    """The state machine of one group shard: all groups and offsets of one `__consumer_offsets` partition.
+
+    It does no I/O: a driver feeds events in and writes the records. See `oncelog.machine.Machine` for the contract.
+    """
 
     def __init__(
         self,
@@ -95,8 +100,11 @@ class GroupMachine:
         config_of: Callable[[str], GroupConfig] | None = None,
         topics: Callable[[], Topics] | None = None,
     ) -> None:
-        """Start empty. `config_of` returns the configuration of a consumer group that sets its own; `topics`, the
-        cluster's topics now."""
+        """Start empty. `config` holds for all groups; `config_of` returns the configuration of one consumer group
+        (KIP-848).
+
+        `topics` returns the cluster's topics now.
+        """
         self._config = config or GroupConfig()
         self._config_of = config_of or (lambda _: self._config)
         self._groups: dict[str, Group] = {}
@@ -311,7 +319,10 @@ class GroupMachine:
             self._groups[group_id] = Group(group_id)
 
     def resume(self, now: Millis) -> Sequence[Effect]:
-        """Return the timers of a loaded machine. Each member has one whole session to reach this coordinator."""
+        """Return the timers that a state machine needs after its load from the log: sessions, rebalances, clean-up.
+
+        Each member has one whole session to reach this coordinator.
+        """
         effects: list[Effect] = [
             SetTimer(
                 group_commits.CLEAN_UP_TIMER,
@@ -350,16 +361,19 @@ class GroupMachine:
         return self._offsets
 
     def started(self, producer_id: ProducerId) -> TransactionStarted | None:
-        """Return the last transaction of this producer that was let in since this machine was loaded."""
+        """Return the last transaction of this producer that this state machine accepted since its load; None: there was
+        none.
+        """
         return self._starts.get(producer_id)
 
     def verification(
         self, producer_id: ProducerId, producer_epoch: ProducerEpoch
     ) -> tuple[ErrorCode, bool, int]:
-        """Return what is known of a producer before its transaction coordinator is asked.
+        """Return what this shard knows of a producer, before the transaction coordinator is asked about the producer's
+        TxnOffsetCommit.
 
-        The parts are the error of a fenced producer, whether its transaction is known to be open here, and the value
-        for `CommitTxnOffsets.verified_at`.
+        The parts are: the error of a fenced producer; whether its transaction is known to be open here; the offset of
+        its last marker, for `CommitTxnOffsets.verified_at`.
         """
         producer = self._offsets.producer(producer_id)
         if producer is None:
@@ -385,7 +399,9 @@ class GroupMachine:
             self._forget_silent(before, group)
 
     def _drop_if_bare(self, group_id: str) -> None:
-        """Drop a group that was only ever a name for offsets and has none left, as a load that finds none would."""
+        """Drop a group that never had members, once it has no offsets left. A load from the log would not find it
+        either.
+        """
         if self._groups.get(group_id) == Group(group_id) and not self._offsets.has_any(group_id):
             del self._groups[group_id]
 

@@ -1,7 +1,7 @@
-"""SyncGroup, Heartbeat and LeaveGroup: what a member does between one JoinGroup and the next.
+"""SyncGroup, Heartbeat and LeaveGroup of the classic protocol: what a member sends between one JoinGroup and the next.
 
-The leader's SyncGroup is the moment at which a generation becomes real: members and assignments go to the log in one
-record, and nobody is told of an assignment that the log does not have.
+The leader's SyncGroup makes a generation valid: one log record has its members and their assignments. No member is told
+an assignment before the log has it.
 """
 
 from dataclasses import replace
@@ -76,8 +76,10 @@ def _assigned(group: Group, assignment: bytes) -> SyncAnswer:
 
 
 def _assign(change: Change, assignments: dict[str, bytes]) -> Decision[GroupRecord]:
-    """Make the generation stable with the leader's assignments. A member that the leader forgot gets an empty
-    assignment."""
+    """Make the generation stable with the leader's assignments, and answer the members that wait in SyncGroup.
+
+    A member that the leader left out gets an empty assignment.
+    """
     waiting = change.group.members
     group = replace(
         change.group,

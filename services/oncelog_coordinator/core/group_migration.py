@@ -1,6 +1,6 @@
-"""A living group changes its protocol (KIP-848). It leaves the classic protocol when a member of the consumer protocol
-joins, and goes back when the last such member leaves. Kafka's `group.consumer.migration.policy` says which of the two
-may happen.
+"""A group with members changes its protocol (KIP-848). It leaves the classic protocol when a member of the consumer
+protocol joins, and goes back when the last such member leaves. Kafka's `group.consumer.migration.policy` says which of
+the two may happen.
 
 ```
 classic ── a member of the consumer protocol joins ──▶ consumer group, with members of both protocols
@@ -68,8 +68,10 @@ librdkafka's members get the data of their own subscription back, from their sec
 
 
 def fits_one_batch(records: Iterable[GroupRecord], config: GroupConfig) -> bool:
-    """True if these records fit in one batch. A migration that is written by half would be a group that lacks
-    members."""
+    """True if these records fit in one batch.
+
+    A migration that is written by half would leave a group that lacks members.
+    """
     size = 0
     for record in records:
         key, value = encode_group_record(record)
@@ -81,7 +83,7 @@ def fits_one_batch(records: Iterable[GroupRecord], config: GroupConfig) -> bool:
 
 
 def upgrade(change: Change, classic: Group) -> None:
-    """Write the members of `classic` into `change`, which begins with an empty consumer group.
+    """Upgrade a classic group: write its members into `change`, which begins with an empty consumer group.
 
     Raises `Refused` if the classic group cannot become a consumer group.
     """
@@ -120,10 +122,10 @@ def _check_upgrade(classic: Group, config: GroupConfig) -> None:
 
 
 def _subscription(classic: Group, member: Member) -> EmbeddedSubscription:
-    """Return the subscription of a classic member. A group that was never stable has no protocol yet, so the member's
-    first is read.
+    """Return the topics that a classic member subscribes to.
 
-    Raises `Refused` if the bytes cannot be read.
+    A group that was never stable has no chosen protocol yet, so the member's first one is read. Raises `Refused` if the
+    bytes cannot be read.
     """
     data = member.metadata(classic.protocol) if classic.protocol else member.protocols[0][1]
     try:
@@ -139,10 +141,10 @@ def _held(
     subscriptions: dict[str, EmbeddedSubscription],
     shapes: Topics,
 ) -> dict[str, Slots]:
-    """Return the partitions that each member reads: its assignment, or, during a rebalance, what it said when it
-    joined.
+    """Return the partitions that each member reads: its assignment, or, during a rebalance, what it named in its
+    JoinGroup.
 
-    Some assignors give a partition to several members; here the first one has it, and the others give it up.
+    Some assignors give a partition to several members. Here only the first of them keeps it.
     """
     held: dict[str, Slots] = {}
     taken: set[Slot] = set()
@@ -180,7 +182,10 @@ def _said(member: Member, subscription: EmbeddedSubscription) -> Subscription:
 
 
 def _end_rebalance(change: Change, classic: Group) -> None:
-    """Answer REBALANCE_IN_PROGRESS to the members that wait, so that they join the consumer group."""
+    """Answer REBALANCE_IN_PROGRESS to members of the classic group that wait, so that they join the new consumer group.
+
+    The sessions of the members are started anew, and the classic group's timers cancelled.
+    """
     group_id = classic.group_id
     for member_id, member in classic.members.items():
         if member.joining is not None:
@@ -216,7 +221,7 @@ def may_downgrade(group: ConsumerGroup, config: GroupConfig) -> bool:
 def downgrade(
     change: Change, label: str, *, joining: tuple[str, int] | None = None
 ) -> Decision[GroupRecord] | None:
-    """Turn the consumer group into a classic one that begins with a rebalance; None: it does not fit into a record.
+    """Turn the consumer group into a classic one that starts with a rebalance; None: it does not fit into a record.
 
     `joining` names a member and its request that already wait for that rebalance.
     """
@@ -227,9 +232,10 @@ def downgrade(
 
 
 def downgrade_as_it_is(change: Change, label: str) -> tuple[Decision[GroupRecord], Group] | None:
-    """Turn the consumer group into a stable classic one without a rebalance: every member has its target.
+    """Turn the consumer group into a stable classic one without a rebalance. The caller has checked that every member
+    reached its target assignment.
 
-    None: the classic group does not fit into a record.
+    Returns the decision and the classic group; None: the group does not fit into a record.
     """
     group = _classic_group(change)
     decision = _downgraded(change, group, label)

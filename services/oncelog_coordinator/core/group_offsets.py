@@ -1,10 +1,12 @@
-"""The offsets of groups: those that are committed, those that wait for a transaction's marker, and their producers
-(facts 5.2, 9; KIP-447).
+"""The offsets of groups: committed ones, those that wait for a transaction's marker, and their producers (facts 5.2, 9;
+KIP-447).
 
-An offset committed in a transaction is pending until the marker comes: a commit makes it the group's offset unless a
-later record of the log already said something newer; an abort drops it. A reader that wants stable offsets is told to
-wait while one is pending. Producer epochs and coordinator epochs are compared here as a partition's leader compares
-them. The leader must not refuse what the machine has already applied.
+An offset committed in a transaction is pending until the marker comes. A commit makes it the group's offset, unless a
+later record of the log has committed a newer one. An abort drops it. A reader that wants stable offsets is told to wait
+while one is pending.
+
+Producer epochs and coordinator epochs are compared here as a partition's leader compares them. The leader must not
+refuse what the state machine has already applied.
 """
 
 from collections.abc import Iterator
@@ -33,7 +35,7 @@ NEVER_ENDED = -1
 
 
 class CommittedOffset(NamedTuple):
-    """A committed offset. `record_offset` is the offset of its record in the shard's log."""
+    """One group's committed offset of one partition. `record_offset` is where its record is in the shard's log."""
 
     record_offset: Offset
     offset: int
@@ -44,14 +46,20 @@ class CommittedOffset(NamedTuple):
     topic_id: bytes = b""
 
     def is_of(self, topic_id: bytes) -> bool:
-        """True if the offset counts for this topic. If either has no topic id, the names are taken to be the same
-        topic."""
+        """True if the offset counts for this topic id.
+
+        An offset or a question without a topic id matches by the topic's name alone.
+        """
         return not self.topic_id or not topic_id or self.topic_id == topic_id
 
 
 @dataclass(slots=True)
 class GroupProducer:
-    """The state of a producer that committed offsets here, as a partition's leader keeps it."""
+    """What a shard keeps of a transactional producer that committed offsets here: its epochs, open transaction, last
+    marker.
+
+    A partition's leader keeps the same of its producers.
+    """
 
     producer_epoch: int
     coordinator_epoch: int = NO_COORDINATOR_EPOCH
@@ -67,7 +75,7 @@ _Offsets = dict[Partition, CommittedOffset]
 
 
 class GroupOffsets:
-    """The committed and pending offsets of all groups of one shard."""
+    """The committed and pending offsets of all groups of one shard (a partition of `__consumer_offsets`)."""
 
     def __init__(self) -> None:
         self._committed: dict[str, _Offsets] = {}
@@ -90,8 +98,10 @@ class GroupOffsets:
         return tuple(self._open.get(group_id, {}).get(partition, ()))
 
     def any_is_of(self, group_id: str, partition: Partition, topic_id: bytes) -> bool:
-        """True if the group has an offset of this topic, committed or pending. One of another topic of the same name
-        does not count."""
+        """True if the group has an offset of this partition, committed or pending, that belongs to this topic id.
+
+        A topic that was deleted and made again has the same name but another id.
+        """
         found = [self.of(group_id).get(partition)]
         found += (
             self._pending[producer_id][group_id].get(partition)
@@ -106,7 +116,7 @@ class GroupOffsets:
         return self._producers.get(producer_id)
 
     def __eq__(self, other: object) -> bool:
-        """True if both hold the same offsets and producers."""
+        """True if the two have equal offsets and producers."""
         return isinstance(other, GroupOffsets) and vars(self) == vars(other)
 
     __hash__ = None  # type: ignore[assignment]
@@ -116,17 +126,18 @@ class GroupOffsets:
         return not self._committed and not self._open and not self._producers
 
     def forgettable(self, now: Millis, expiration_ms: Millis) -> Iterator[ProducerId]:
-        """Yield the producers without an open transaction that have been silent for `expiration_ms`."""
+        """Yield the producers that the shard may forget: no open transaction, and nothing written for
+        `expiration_ms`.
+        """
         for producer_id, producer in self._producers.items():
             if not producer.is_open and now - producer.last_timestamp >= expiration_ms:
                 yield producer_id
 
     def marker_error(self, event: EndTransaction) -> ErrorCode:
-        """Return the error that refuses this marker, as a partition's leader would (facts 9, "Markers"); NONE: it is
-        accepted.
+        """Return the error that refuses this transaction marker, as a partition's leader would (facts 9, "Markers").
 
-        Under TV2 each end raises the producer epoch. So a marker at the known epoch is late, and must not end the
-        transaction that has begun since.
+        NONE: it is accepted. Under TV2 each end of a transaction raises the producer epoch. So a marker at the known
+        epoch is late, and must not end the transaction that has begun since.
         """
         producer = self._producers.get(event.producer_id)
         if event.seen is not None and (producer is None or producer.opened != event.seen):
@@ -186,7 +197,10 @@ class GroupOffsets:
         _drop(self._open, group_id, partition)
 
     def ended(self, at: Offset, record: TransactionEnded) -> tuple[str, ...]:
-        """Apply a marker, and return the groups whose offsets it decided."""
+        """Apply a transaction marker: a commit makes the producer's pending offsets the groups', an abort drops them.
+
+        Returns the groups that had such offsets.
+        """
         producer = self._producers.get(record.producer_id)
         if producer is None:
             producer = self._producers[record.producer_id] = GroupProducer(record.producer_epoch)

@@ -1,12 +1,12 @@
-"""A rebalance, from the reason for it to the generation it ends in; shared by everything that changes a membership.
+"""A rebalance of a classic group, from its reason to the generation in which it ends.
 
-`Change` gathers what one event does to one group while it is decided: the next group, what is said to whom, and whose
-session is extended. It is a value under construction, not state: `decision()` hands it over, and nothing changes
-before `apply`.
+`Change` gathers what one event does to one group: its next state, the replies, the sessions that are extended. It is a
+value under construction, not state: `decision()` returns all of it, and the state machine changes only in `apply`.
 
-A rebalance waits for every member to join again, at most for the longest rebalance timeout among them; those who did
-not are dropped, unless they are static: an instance keeps its place until its session ends. A first rebalance waits a
-moment more, since more members are likely on their way (Kafka's group.initial.rebalance.delay.ms).
+A rebalance waits for every member to join again, at most for the longest rebalance timeout among them. Then the members
+that have not joined are removed, unless they are static: a static member keeps its place until its session ends. The
+first rebalance of a group waits a moment more, since more members are likely on their way (Kafka's
+group.initial.rebalance.delay.ms).
 """
 
 from collections.abc import Iterable
@@ -52,7 +52,10 @@ def time_to_join(group: Group) -> SetTimer:
 
 
 class Change:
-    """The next state of `group` after one event, and its effects, while the event is decided."""
+    """What one event does to a classic group: the next state of `group`, the replies and the timers.
+
+    `decision()` returns it as the state machine's decision.
+    """
 
     def __init__(self, group: Group, config: GroupConfig, now: Millis) -> None:
         self.before = group
@@ -70,11 +73,11 @@ class Change:
             self._effects.append(Reply(request_id, answer))
 
     def store(self) -> None:
-        """Write the group as it is now to the log. The answers wait for that append."""
+        """Mark the group to be written to the log by this decision. Its replies then wait for that append."""
         self._is_stored = True
 
     def watch(self, member_id: str, timeout_ms: int) -> None:
-        """Require, from now on, that this member sends a request within `timeout_ms`."""
+        """Start the member's session: the member is removed unless it sends a request within `timeout_ms`."""
         group_id = self.group.group_id
         self.extend_session(member_id, timeout_ms)
         self._effects.append(watched_session(group_id, member_id, timeout_ms, self.now))
@@ -114,7 +117,7 @@ class Change:
     # ------------------------------------------------------------------------------------------- rebalance
 
     def rebalance_or_complete(self) -> None:
-        """Begin a rebalance after a change of the members, or complete the running one if all have joined now."""
+        """Start a rebalance after a change of the members. If one is running, complete it if all have joined now."""
         if self.group.is_in(GroupState.PREPARING_REBALANCE):
             self.complete_if_all_joined()
         else:
@@ -162,7 +165,7 @@ class Change:
         self.effect(time_to_join(self.group))
 
     def end_sync(self, answer: SyncAnswer) -> None:
-        """End the generation without an assignment. The members that wait for theirs get this answer."""
+        """End a rebalance that has no assignment yet: members that wait in SyncGroup get this answer."""
         members = {}
         for member_id, member in self.group.members.items():
             if member.syncing is not None:
@@ -172,7 +175,11 @@ class Change:
         self.group = replace(self.group, members=members)
 
     def complete(self) -> None:
-        """Complete the rebalance: all members have joined, or the time for it is up."""
+        """End the wait for JoinGroup requests, because all members have joined or the time for it is over.
+
+        Members that have not joined are removed, unless they are static. The joined ones are told the new generation. A
+        group without members becomes Empty.
+        """
         group_id = self.group.group_id
         self.effect(CancelTimer(join_timer(group_id)))
         for member in tuple(self.group.members.values()):
@@ -212,8 +219,9 @@ class Change:
         self.effect(SetTimer(sync_timer(group_id), timeout_ms, over))
 
     def _elect_leader(self) -> bool:
-        """Choose a leader among the members that have joined, because the leader must assign. False: none has
-        joined."""
+        """Choose a leader among the members that have joined, because the leader must assign. False: no member has
+        joined.
+        """
         group = self.group
         current = group.members.get(group.leader or "")
         if current is None or current.joining is None:
@@ -234,7 +242,9 @@ class Change:
 
 
 def join_answer(group: Group, member_id: str, *, skip_assignment: bool = False) -> JoinAnswer:
-    """Return the answer to a member of the current generation. The leader's lists all members."""
+    """Return the JoinGroup answer for a member of the current generation. Only the leader's answer lists all
+    members.
+    """
     is_leader = group.leader == member_id
     return JoinAnswer(
         ErrorCode.NONE,
@@ -261,7 +271,10 @@ def _everybody(members: Iterable[Member], protocol: str | None) -> tuple[JoinedM
 def session_check(
     change: Change, event: SessionCheck, deadline: Millis | None
 ) -> Decision[GroupRecord]:
-    """Decide what happens when a session's timer ends. `deadline` is the latest that the member was granted."""
+    """Return the decision when a session's timer ends: the member is removed, or its session goes on.
+
+    `deadline` is the time until which the member's requests have extended its session; None: no request has.
+    """
     group, member_id = change.group, event.member_id
     member = group.members.get(member_id)
     longest_ms = change.config.new_member_join_timeout_ms
@@ -291,13 +304,13 @@ def session_check(
 def session_going_on(
     event: SessionCheck, deadline: Millis | None, longest_ms: int, now: Millis, label: str
 ) -> Decision[GroupRecord] | None:
-    """Return the decision that lets a session go on; None: its time is over.
+    """Return the decision that lets a member's session go on; None: its time is over.
 
-    The wall clock says when a member was heard last, and it may be set. Set forward, it would remove each member whose
+    The deadline is compared with the wall clock, and that may be set. Set forward, it would remove each member whose
     timer ends before its next heartbeat. Timers are monotonic, so the time is taken to be no later than `due`.
 
-    A deadline that is further away than any session lasts was granted before the clock was set back, or since it was
-    set forward. A member that is gone would stay as long as that. So one whole session begins now.
+    A deadline further away than a session lasts comes from a clock that was set. A member that is gone would stay until
+    then, so one whole session begins now.
     """
     left_ms = 0 if deadline is None else deadline - min(now, event.due)
     if left_ms <= 0:
@@ -332,7 +345,7 @@ def join_time_over(change: Change, event: JoinTimeOver) -> Decision[GroupRecord]
 
 
 def sync_time_over(change: Change, event: SyncTimeOver) -> Decision[GroupRecord]:
-    """Remove the members that joined and never sent SyncGroup, and rebalance."""
+    """Remove the members that joined but did not send SyncGroup in time, and rebalance."""
     group = change.group
     is_current = group.generation == event.generation and group.is_in(
         GroupState.COMPLETING_REBALANCE, GroupState.STABLE

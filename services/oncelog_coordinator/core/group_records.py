@@ -70,7 +70,7 @@ class MalformedGroupRecord(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommitted:
-    """A record of a committed offset. With a producer id the offset is pending until that producer's marker."""
+    """A log record of one committed offset. With a producer id the offset is pending until that producer's marker."""
 
     group_id: str
     partition: Partition
@@ -93,7 +93,10 @@ class OffsetTombstone:
 
 @dataclass(frozen=True, slots=True)
 class GroupChanged:
-    """The group as it is from this record on. A restart keeps only what `encode_group` writes."""
+    """A record of a classic group's whole new state.
+
+    Some changes are never written to the log, and of a written one a restart keeps only what `encode_group` writes.
+    """
 
     group: Group
 
@@ -105,7 +108,7 @@ class GroupTombstone:
 
 @dataclass(frozen=True, slots=True)
 class TransactionEnded:
-    """A transaction's marker in the shard's log."""
+    """A transaction marker in the shard's log: the producer's pending offsets are committed, or dropped."""
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
@@ -116,7 +119,9 @@ class TransactionEnded:
 
 @dataclass(frozen=True, slots=True)
 class SessionExtended:
-    """A member's session lasts until `deadline`, even if the member sends nothing until then. Never journaled."""
+    """A change that is applied but never journaled: the member's session lasts until `deadline`, even if it sends
+    nothing.
+    """
 
     group_id: str
     member_id: str
@@ -125,8 +130,11 @@ class SessionExtended:
 
 @dataclass(frozen=True, slots=True)
 class RejoinAwaited:
-    """A classic member of a consumer group owes a JoinGroup or SyncGroup until `deadline`; None: it owes none. Never
-    journaled."""
+    """A change that is applied but never journaled: a classic member of a consumer group must send its next JoinGroup
+    or SyncGroup by `deadline`.
+
+    None: none is awaited.
+    """
 
     group_id: str
     member_id: str
@@ -135,8 +143,10 @@ class RejoinAwaited:
 
 @dataclass(frozen=True, slots=True)
 class TopicsLookedThrough:
-    """The time of the last comparison of a regular expression with all topics, and the version of those topics.
-    Never journaled."""
+    """A change that is applied but never journaled: when a regular expression was last compared with all topics.
+
+    `topics_version` is the version of those topics.
+    """
 
     group_id: str
     pattern: str
@@ -146,15 +156,20 @@ class TopicsLookedThrough:
 
 @dataclass(frozen=True, slots=True)
 class ProducersForgotten:
-    """The producers that are forgotten: none has an open transaction, and all have long been silent. Never
-    journaled."""
+    """A change that is applied but never journaled: these producers are dropped from the shard's state.
+
+    None of them has an open transaction, and none has written anything for long.
+    """
 
     producer_ids: tuple[ProducerId, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionStarted:
-    """A transaction whose offsets were let in, and when it began, as its coordinator said. Never journaled."""
+    """A change that is applied but never journaled: the shard accepted offsets of a transaction.
+
+    `start_ms` is when the transaction began, as its coordinator said; 0: unknown.
+    """
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
@@ -177,8 +192,10 @@ GroupRecord = (
 
 
 def encode_group_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
-    """Return key and value of a record; the value None is a tombstone. A marker has neither: the shard's log writes
-    a control batch for it."""
+    """Return key and value of a record; the value None is a tombstone.
+
+    Transaction markers are not passed here: the shard's log writes a control batch for them.
+    """
     match record:
         case OffsetCommitted():
             return _offset_key(record.group_id, record.partition), _offset_value(record)
@@ -202,8 +219,9 @@ def encode_group_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
 
 
 def _offset_key(group_id: str, partition: Partition) -> bytes:
-    """Return the key that `_OFFSET` reads. It is written without a codec, as in `_offset_value`, because each commit
-    needs one."""
+    """Return the key that `_OFFSET` reads. It is packed by hand, as in `_offset_value`, because each commit needs
+    one.
+    """
     head = struct.pack(">h", OFFSET_KEY_TYPE) + STRING.encode(group_id)
     return head + STRING.encode(partition.topic) + struct.pack(">i", partition.partition)
 
@@ -218,9 +236,10 @@ def _offset_value(record: OffsetCommitted) -> bytes:
 
 
 def encode_group(group: Group) -> bytes:
-    """Return the part of a group that survives a restart.
+    """Return the bytes of a classic group's record, which is what survives a restart.
 
-    The group is Stable with its members, or Empty, or it was a consumer group, needs a rebalance and has no leader.
+    Three kinds of groups are written: one that is Stable with its members, an Empty one, and one that was a consumer
+    group. The last must rebalance and has no leader.
     """
     members = {
         member_id: replace(member, protocols=(("", member.metadata(group.protocol)),))
@@ -246,9 +265,10 @@ def decode_group_record(
     producer_id: ProducerId = NO_PRODUCER_ID,
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH,
 ) -> GroupRecord | None:
-    """Return the record of this key and value; None for another type or a later version.
+    """Return the record of this key and value; None for an unknown type or a later version.
 
-    The producer is that of a transactional batch. Raises MalformedGroupRecord for damage.
+    `producer_id` and `producer_epoch` are those of the transactional batch that the record is in. Raises
+    MalformedGroupRecord for damage.
     """
     try:
         found = _TYPES.get(INT16.read(key, 0)[0])

@@ -7,9 +7,9 @@ Empty ── first member ──▶ PreparingRebalance ── all have joined, o
                              └───────── a member joins anew, leaves or falls silent ── Stable
 ```
 
-Kafka's Dead is a group that is not there. What the log keeps of a group is written when it becomes Stable or Empty; who
-waits for an answer, who has joined half a rebalance, and when a member last sent a request live in the machine only. A
-new coordinator learns them from the members themselves.
+Kafka's Dead is a group that is not there. A group is written to the log when it becomes Stable or Empty. Only the state
+machine's memory has which members wait for an answer, which have joined a running rebalance, and when each last sent a
+request. A new coordinator learns these from the members' next requests.
 """
 
 from collections.abc import Mapping
@@ -114,7 +114,7 @@ class Group:
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """True if a member with these protocols would leave one that all members of the group support."""
+        """True if a member with these protocols may join: one of them is supported by all present members."""
         if not self.members:
             return bool(protocol_type) and bool(protocols)
         if self.protocol_type != protocol_type:
@@ -143,8 +143,10 @@ class Group:
         return {name: count for name, count in counts.items() if count == len(self.members)}
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """True if a member reads this topic. A subscription that cannot be read counts as one to every topic, since
-        its offsets may be in use."""
+        """True if a member reads this topic. Its offsets must then not be removed.
+
+        A subscription that cannot be read counts as one to every topic.
+        """
         if self.protocol_type != CONSUMER_PROTOCOL or self.state is GroupState.EMPTY:
             return False
         return any(

@@ -7,7 +7,8 @@ from oncelog_coordinator.core.topic_patterns import InvalidPattern, check_patter
 
 
 def compile_id_pattern(text: str) -> Callable[[str], object] | None:
-    """Return the function that matches ids with this regular expression; None: there is no filter.
+    """Return the function that matches transactional.ids with this regular expression; None: the text is empty, all
+    match.
 
     Raises KafkaError(INVALID_REGULAR_EXPRESSION) with the reason.
     """

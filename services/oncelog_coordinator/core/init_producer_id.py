@@ -1,17 +1,17 @@
-"""InitProducerId gives a producer its producer id and epoch (facts 8.3).
+"""InitProducerId gives a producer its producer id and epoch, together its identity (facts 8.3).
 
-A new producer gets a higher epoch than every earlier one of its id, which fences them. One that names its current
-identity continues after an error and is bumped too; one that names the identity it had before the last bump is
-retrying a call whose answer it lost, and gets the same answer again. Anyone else is a zombie.
+- A new producer gets a higher epoch than every earlier one of its transactional.id, which fences them.
+- A producer that names its current identity continues after an error, and gets a higher epoch too.
+- One that names the identity before the last bump repeats a call whose answer it lost. It gets the same answer again.
+- Any other is a zombie, and is refused.
 
-Kafka answers CONCURRENT_TRANSACTIONS while a transition is being written; here the transition is applied already, so a
-second caller is decided on what the first left: it is bumped again and the first is fenced. Prepared transactions
-always have their completion pending in Kafka, so PrepareCommit and PrepareAbort are answered before identity is
-looked at.
+Kafka answers CONCURRENT_TRANSACTIONS while a state change is being written. Here the change is applied already. So a
+second caller is bumped again, and the first is fenced. In Kafka the completion of a prepared transaction is always
+pending. So here PrepareCommit and PrepareAbort are answered before identity is compared.
 
-With `keep_prepared` (KIP-939) an open transaction is not aborted. The producer is told who it is, as always, and whose
-transaction is open: it compares that with what its application stored, and then ends it. Kafka refuses this with
-UNSUPPORTED_VERSION to this day; what happens is written in ADR 0043.
+With `keep_prepared` (KIP-939) an open transaction is not aborted. The producer is told its own identity, as always, and
+that of the open transaction. It compares the latter with what its application stored, and then ends the transaction.
+Kafka refuses this with UNSUPPORTED_VERSION to this day; ADR 0043 has our rules.
 """
 
 from typing import Final
@@ -56,11 +56,10 @@ def request_error(
     has_two_phase_commit: bool,
     timeout_max_ms: int,
 ) -> ErrorCode:
-    """Return the error of a request whose transactional.id is not null; NONE if it has none. It is called before the
-    shard is asked.
+    """Return the error of an InitProducerId request by its arguments alone; NONE: the shard may be asked.
 
-    `two_phase_commit_enabled` is the setting, `has_two_phase_commit` says whether the cluster's features allow its
-    records (ADR 0043).
+    Its transactional.id is not null. `two_phase_commit_enabled` is the setting. `has_two_phase_commit` says whether the
+    cluster's features allow the records of KIP-939 (ADR 0043).
     """
     if not transactional_id or len(transactional_id.encode()) > TRANSACTIONAL_ID_BYTES_MAX:
         return ErrorCode.INVALID_REQUEST
@@ -79,7 +78,7 @@ def request_error(
 
 
 def effective_timeout_ms(timeout_ms: int, *, enable_two_phase_commit: bool) -> Millis:
-    """Return the transaction timeout in milliseconds. A transaction that is decided from outside never times out."""
+    """Return the transaction timeout in milliseconds. With two-phase commit (KIP-939) it is one that never ends."""
     return Millis(TWO_PHASE_TIMEOUT_MS if enable_two_phase_commit else timeout_ms)
 
 
@@ -126,10 +125,10 @@ def decide(
 
 
 def _copy(txn: TxnMetadata, event: InitProducerId) -> Decision[TxnRecord]:
-    """Answer a request that a listener repeated (ADR 0018) with the same identity, as long as its producer has done
-    nothing since.
+    """Answer a copy of an InitProducerId that a listener sent twice (ADR 0018).
 
-    A first copy that arrives later must not fence the producer that uses the answer to the second.
+    It gets the same producer id and epoch, as long as the producer has done nothing since; else it is refused. A first
+    copy that arrives late must not fence the producer that uses the answer to the second.
     """
     if txn.state is TxnState.EMPTY and txn.origin == event.origin:
         answer = IdentityAnswer(ErrorCode.NONE, txn.producer_id, txn.producer_epoch)
@@ -141,10 +140,11 @@ def _copy(txn: TxnMetadata, event: InitProducerId) -> Decision[TxnRecord]:
 
 
 def _may_be(txn: TxnMetadata, event: InitProducerId) -> bool:
-    """True if the request names no identity, or one that this transactional.id has or had just before a rotation.
+    """True if the caller may be the producer of this transactional.id; else it is fenced.
 
-    With an open transaction its end is asked for, and Kafka does not compare the epoch. But a transaction that is
-    decided from outside is ended only by its own producer: a predecessor would abort what may be committed elsewhere.
+    It names no identity, or one that the id has or had just before its producer id was replaced. If a transaction is
+    open the epoch is not compared, as in Kafka: the request ends it. A two-phase transaction (KIP-939) is ended only by
+    its own producer: a predecessor would abort what may be committed elsewhere.
     """
     if event.expected_producer_id == NO_PRODUCER_ID:
         return True
@@ -207,8 +207,10 @@ def _bump(txn: TxnMetadata, event: InitProducerId, now: Millis) -> Decision[TxnR
 
 
 def _keep(txn: TxnMetadata, event: InitProducerId, now: Millis) -> Decision[TxnRecord]:
-    """Keep the open transaction for this producer (KIP-939). Only this producer decides it: it never times out and
-    takes no more partitions."""
+    """Keep the open transaction for the producer that starts now (KIP-939), and return its new identity.
+
+    Only this producer may end the transaction. It never times out and takes no more partitions.
+    """
     producer_id, epoch = txn.owner[0], _next_owner_epoch(txn)
     if epoch is None:
         if event.new_producer_id is None:
@@ -223,9 +225,9 @@ def _keep(txn: TxnMetadata, event: InitProducerId, now: Millis) -> Decision[TxnR
 
 
 def _next_owner_epoch(txn: TxnMetadata) -> ProducerEpoch | None:
-    """Return the next epoch of the transaction's owner; None: the producer id must be replaced.
+    """Return the next epoch of the producer that may end the transaction; None: it needs a new producer id.
 
-    The end of the transaction bumps the epoch once more, to a producer's last epoch at most.
+    The end of the transaction bumps the epoch once more. The result must still be an epoch that a producer may have.
     """
     epoch = txn.owner[1] + 1
     return ProducerEpoch(epoch) if epoch < EXHAUSTED_EPOCH else None
@@ -248,7 +250,10 @@ def _initialise(initialised: TxnMetadata, event: InitProducerId, label: str) -> 
 def _unknown(
     transactional_id: TransactionalId, producer_id: ProducerId, now: Millis
 ) -> TxnMetadata:
-    """Return the state of an id that nobody has used: Empty before its first epoch. It is never stored."""
+    """Return the state to start from for a transactional.id that was never used: Empty, before its first epoch.
+
+    It is never stored.
+    """
     return TxnMetadata(
         transactional_id,
         producer_id,

@@ -1,10 +1,10 @@
-"""The messages between a shard's machine and the marker sender: the markers of a decision, and how their delivery
+"""The messages between a shard's state machine and the marker sender: the markers of a decision, and how their delivery
 ended.
 
-Both machines of a shard (ordinary transactions and Spark sinks) speak to the marker sender with these messages. A
-machine emits `Send(MARKER_SENDER, MarkersWanted(…))` when it has decided; the shell adds the coordinator epoch,
-delivers, and submits `MarkersDelivered` with the same key. A crash may lose either: `resume()` wants the markers
-again, and a marker that is there already is harmless (facts 8.11).
+Both machines of a shard (ordinary transactions and Spark sinks) use these messages. A machine that has decided to
+commit or abort emits `Send(MARKER_SENDER, MarkersWanted(…))`. The shell adds the coordinator epoch, delivers, and gives
+the machine `MarkersDelivered` with the same key. A crash may lose either: `resume()` asks for the markers again, and a
+marker that is there already is harmless (facts 8.11).
 """
 
 from dataclasses import dataclass
@@ -26,11 +26,10 @@ SINK_MACHINE: Final = "sink"
 
 
 class DecisionKey(NamedTuple):
-    """A key that names one decision while its machine is loaded, so that a late answer can never complete a later
-    decision.
+    """Names one decision to commit or abort, so that a late report of its markers cannot complete a later decision.
 
-    `number` must differ between two decisions of the same name: a TV1 producer keeps its epoch, so identity is not
-    enough.
+    It is valid while the state machine is loaded. `number` must differ between two decisions of the same name: a TV1
+    producer keeps its epoch, so the producer id and epoch are not enough.
     """
 
     machine: str
@@ -42,7 +41,10 @@ class DecisionKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MarkerWanted:
-    """The markers of one producer id. `producer_epoch` is the stored one, already bumped in TV2 (facts 8.11)."""
+    """The markers to write for one producer id: one in each partition.
+
+    `producer_epoch` is the stored epoch, already bumped in TV2 (facts 8.11).
+    """
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
@@ -78,10 +80,10 @@ class DeliveryOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MarkersDelivered:
-    """The event by which the marker sender reports the end of a delivery.
+    """The event by which the marker sender reports to a state machine how a delivery of markers ended.
 
-    While a machine is loaded the shell asks for each delivery once, submits one outcome, and asks again only after a
-    refusal. So the outcome always finds its decision waiting; the machines ignore one that does not.
+    While a machine is loaded the shell asks for each delivery once, reports one outcome, and asks again only after a
+    refusal. A report for a decision that no longer waits is ignored.
     """
 
     decision_key: DecisionKey

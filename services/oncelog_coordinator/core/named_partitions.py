@@ -1,4 +1,4 @@
-"""Partitions of a group by topic id, and those that members of the classic protocol name in their bytes."""
+"""Converts partitions between topic ids, which the group machine uses, and names, which classic members' bytes have."""
 
 from collections.abc import Iterable
 
@@ -7,14 +7,16 @@ from oncelog_coordinator.core.consumer_group import Slots, Topics
 
 
 def write_assignment(slots: Slots, topics: Topics, version: int) -> bytes:
-    """Return the assignment in the bytes of this version. A topic that is gone is left out."""
+    """Return these partitions as the bytes of a classic assignment in this version. A topic that is gone is left
+    out.
+    """
     names = {shape.topic_id: name for name, shape in topics.items()}
     known = [(names[topic_id], number) for topic_id, number in sorted(slots) if topic_id in names]
     return encode_assignment(known, version)
 
 
 def slots_of(partitions: Iterable[tuple[str, int]], topics: Topics) -> Slots:
-    """Return the slots of those partitions that exist."""
+    """Return those of these named partitions that exist, each as topic id and number."""
     return frozenset(
         (topics[name].topic_id, partition)
         for name, partition in partitions

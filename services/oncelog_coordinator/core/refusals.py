@@ -1,7 +1,7 @@
 """Refusals that wait until this coordinator has confirmed that the shard is still its own (ADR 0050).
 
-A coordinator learns a moment late that another one has taken its shard over. Until then it knows an older state of each
-transaction. Its appends fail, but a refusal appends nothing: it would tell a healthy producer that it is fenced, or a
+Another coordinator may own the shard by now, with newer states of its transactions. Until this one hears of it, its
+appends fail. But a refusal appends nothing. Sent at once, it could tell a healthy producer that it is fenced, or a
 leader that a partition is not in a transaction. Kafka answers at once.
 """
 
@@ -34,8 +34,11 @@ ENDS_A_PRODUCER: Final = frozenset(
 def held_until_confirmed(
     decision: Decision[TxnRecord], txn: TxnMetadata | None, event: ProducerRequest
 ) -> Decision[TxnRecord]:
-    """Return the decision about `event`, which found `txn`. It waits for confirmation if a newer state could refute
-    it."""
+    """Return the decision. If it refuses, and a newer state of the transaction could allow it, it is marked to wait.
+
+    The reply then waits until the coordinator has confirmed that it still owns the shard. `txn` is the state that the
+    decision about `event` was based on.
+    """
     if decision.records or not _refuses(decision) or (txn is not None and _is_older(event, txn)):
         return decision
     return replace(decision, needs_confirmation=True)
@@ -50,8 +53,7 @@ def _refuses(decision: Decision[TxnRecord]) -> bool:
 
 
 def _is_older(event: ProducerRequest, txn: TxnMetadata) -> bool:
-    """True if the producer's epoch is below the known one. Epochs only grow, so no newer state makes it current
-    again."""
+    """True if the producer's epoch is below the known one, so that its refusal is final: epochs only grow."""
     if isinstance(event, InitProducerId):
         producer = event.expected_producer_id, event.expected_producer_epoch
     else:

@@ -1,30 +1,33 @@
-"""The origin of a TV1 request, its connection and number, tells a delayed request from a current one (ADR 0018).
+"""The origin of a TV1 request: its connection and its number there. It tells a delayed request from a current one (ADR
+0018).
 
-Under TV1 every transaction of a producer has the same epoch. So a delayed EndTxn or AddPartitionsToTxn looks exactly
-like a request of the current transaction. The connection tells them apart:
+Under TV1 (before KIP-890) every transaction of a producer has the same epoch. So a delayed EndTxn or AddPartitionsToTxn
+looks exactly like a request of the current transaction. The connection tells them apart:
 
 - A client that stopped waiting opens another connection, to this listener or to another one.
 - The listener numbers the requests of a connection. It repeats a request when its own connection to the coordinator
   breaks. The first copy may arrive after later requests of the client.
 
-The coordinator keeps the newest successful request with the transaction. Two kinds of requests change nothing and get
-CONCURRENT_TRANSACTIONS: an older request of the kept connection, and the first request of any other connection.
+The coordinator stores the newest successful request with the transaction. Two kinds of requests change nothing and get
+CONCURRENT_TRANSACTIONS: an older request of the stored connection, and the first request of any other connection.
 
 The listener drops the response when its connection is closed or the client already has a response. A client that is
 still there reads the response and repeats. Its listener then names the request that the refusal named. If that request
-is still the newest one, the coordinator accepts the repetition, and keeps its connection from then on. Otherwise
+is still the newest one, the coordinator accepts the repetition, and stores its connection from then on. Otherwise
 another connection had a success in between, and the coordinator refuses the repetition too.
 
-The coordinator also keeps a successful request that changed nothing. Its client goes on, so what the client left
-behind elsewhere must have no effect.
+The coordinator also stores a successful request that changed nothing. Its client continues, so what the client left
+behind on other connections must have no effect.
 """
 
 from typing import NamedTuple
 
 
 class RequestOrigin(NamedTuple):
-    """The listener, connection and number of a request. Numbers of one connection can be compared; those of two
-    cannot."""
+    """Where a client's request came in: which listener and connection, and its number on that connection.
+
+    Numbers of one connection can be compared; those of two cannot.
+    """
 
     listener: int
     connection: int
@@ -33,7 +36,7 @@ class RequestOrigin(NamedTuple):
 
 
 def is_copy(known: RequestOrigin | None, received: RequestOrigin | None) -> bool:
-    """True if this request, or a later one of its connection, was successful."""
+    """True if `received` is a copy: this request, or a later one of its connection, was successful (`known`)."""
     return (
         known is not None
         and received is not None
@@ -47,10 +50,11 @@ def is_delayed(
     received: RequestOrigin | None,
     refused_origin: RequestOrigin | None = None,
 ) -> bool:
-    """True if a newer request was successful, or may have been.
+    """True if a newer request of this client was successful, or may have been, so that this one must change nothing.
 
-    `known` was the last success. `refused_origin` is the request that an earlier refusal named to this client. On its
-    own connection a client never sends an older request again, so `refused_origin` does not count there.
+    `known` is the origin of the last success, `received` that of this request. `refused_origin` is the request that an
+    earlier refusal named to this client. On its own connection a client never sends an older request again, so
+    `refused_origin` does not count there.
     """
     if known is None or received is None:
         return False

@@ -1,11 +1,11 @@
-"""The machine of one `__transaction_state` partition: ordinary transactions and Spark sinks side by side on one
-journal.
+"""The state machine of one `__transaction_state` partition: transactions and Spark sinks side by side in one log.
 
-Events are routed by type, records by the type in their key. The two never share state; what they share is names. A
-transactional.id belongs to its first user: a producer is refused a sink's name, and a sink is refused a producer's.
-Names that oncelog gives itself (`oncelog.ids.RESERVED_PREFIX`), such as a branch's, are refused to every producer. A
-branch produces like a TV2 transaction, so a partition leader's AddPartitionsToTxn for its producer id is
-given to the sinks.
+Events are routed by type, records by the type in their key. The two share no state but the names. A transactional.id
+belongs to its first user: a producer is refused a sink's name, and a sink is refused a producer's. Names that oncelog
+gives itself (`oncelog.ids.RESERVED_PREFIX`) are refused to every producer.
+
+A branch is the producer of one Spark task. It writes like a TV2 transaction, so a partition leader's AddPartitionsToTxn
+for its producer id goes to the sinks.
 """
 
 from collections.abc import Sequence
@@ -75,14 +75,17 @@ _TXN_ONLY: Final = (TxnTimedOut, ExpireIds, ResendMarkers)
 
 
 def encode_shard_record(record: ShardRecord, version: int) -> tuple[bytes, bytes | None]:
-    """Return key and value of a record. `version` is the version of a transaction's value (facts 5.1)."""
+    """Return key and value of a shard's record. `version` is the one of a transaction's value to write (facts 5.1)."""
     if isinstance(record, TxnMetadata | TxnTombstone):
         return encode_record(record, version)
     return encode_sink_record(record)
 
 
 def decode_shard_record(key: bytes, value: bytes | None) -> ShardRecord | None:
-    """Return the record; None for a record of a newer kind. Raises ValueError or OncelogError for a damaged one."""
+    """Return the shard's record of these bytes; None for one of an unknown type or version.
+
+    Raises ValueError or OncelogError for a damaged one.
+    """
     if record_type(key) == TXN_RECORD_TYPE:
         return decode_record(key, value)
     return decode_sink_record(key, value)
@@ -95,7 +98,10 @@ class ShardConfig:
 
 
 class ShardMachine:
-    """The machine of one shard. See `oncelog.machine.Machine` for the contract."""
+    """The state machine of one `__transaction_state` partition; it holds one for transactions and one for Spark sinks.
+
+    See `oncelog.machine.Machine` for the contract.
+    """
 
     def __init__(self, config: ShardConfig | None = None) -> None:
         config = config or ShardConfig()
@@ -128,8 +134,10 @@ class ShardMachine:
         return (*self.txn.resume(now), *self.sink.resume(now))
 
     def verified_since(self, asked: Verifiable) -> Millis | None:
-        """Return when the transaction that has these partitions began, in milliseconds. None: it does not have them,
-        and `decide` says why."""
+        """Return when the transaction that has these partitions began, in milliseconds.
+
+        None: it does not have them all, or the producer may not write now. `decide` answers the reason.
+        """
         txn = self.txn.transaction(asked.transactional_id)
         if txn is None or self.sink.owns_producer(ProducerId(asked.producer_id)):
             return None
@@ -206,12 +214,14 @@ class ShardMachine:
         return self.sink.decide(event, now)
 
     def _is_of_a_sink(self, transactional_id: str) -> bool:
-        """True for the name of a sink, and for a name that only oncelog gives."""
+        """True for a Spark sink's name, and for every name that only oncelog itself gives."""
         return transactional_id in self._sinks or is_reserved_name(transactional_id)
 
     def _terminate_branch(self, event: ForceTerminate, now: Millis) -> Decision[ShardRecord]:
-        """Abort a sink's open attempts for an operator. A branch ends only with its whole attempt; a sink's name
-        ends all of its attempts."""
+        """Abort open attempts (tries to write a Spark micro-batch) for an operator.
+
+        A sink's name aborts all of its attempts. The name of a branch, one task's producer, aborts its whole attempt.
+        """
         rows = [
             row
             for row in self.sink.transaction_views()

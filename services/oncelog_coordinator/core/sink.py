@@ -1,10 +1,10 @@
 """Decides every Spark sink of one `__transaction_state` partition.
 
-A micro-batch is written by one *attempt*, which the driver opens under a fresh random nonce. Each task joins it and
-gets a *branch*: a producer id of its own, with which it writes ordinary transactional batches, and which it seals when
-all of them are acknowledged. The driver then commits the batch, naming the winning branch of each task. One DECIDE
-record is the commit: the winners become visible, every other branch of the attempt aborts. Branches are never used
-twice, so after the decision their producer ids are fenced for good by the markers' bumped epoch.
+A micro-batch is written by one *attempt*, which Spark's driver opens under a fresh random nonce. Each task joins it and
+gets a *branch*: a producer id of its own, with which it writes ordinary transactional batches. The task seals the
+branch when all of them are acknowledged. The driver then commits the batch, naming the winning branch of each task. One
+DECIDE record is the commit: the winners become visible, every other branch of the attempt aborts. A branch is never
+used again, so the markers' bumped epoch fences its producer id for good.
 
 ```
             OpenAttempt              CommitBatch                 MarkersDelivered
@@ -14,10 +14,10 @@ twice, so after the decision their producer ids are fenced for good by the marke
                               AbortAttempt, ALREADY_OTHER
 ```
 
-A sink has at most one open attempt: opening one aborts what is open. Batch ids of a query only grow, and a batch at or
-below the last committed one is never written again: its tasks are told to skip. That is what makes a batch that Spark
-re-runs after a crash harmless. State and records: `sink_state`, `sink_records`. The join table: `sink_join`; the commit
-table: `sink_commit`.
+A sink has at most one open attempt: opening one aborts the open one. Batch ids of a query only grow, and a batch at or
+below the last committed one is never written again: its tasks are told to skip. So a batch that Spark runs again after
+a crash is harmless. State and records: `sink_state`, `sink_records`. The answers to joins: `sink_join`; to commits:
+`sink_commit`.
 """
 
 from collections.abc import Sequence
@@ -94,8 +94,10 @@ _FENCED: Final = SinkAnswer.FENCED
 
 
 class SinkMachine:
-    """The machine for the sinks of one shard. Its events are `sink_events`, and `MarkersDelivered` whose key names
-    SINK_MACHINE."""
+    """The state machine of the Spark sinks of one shard (a partition of `__transaction_state`).
+
+    It decides the events of `sink_events`, and `MarkersDelivered` whose key names SINK_MACHINE.
+    """
 
     def __init__(self, limits: SinkLimits = DEFAULT_LIMITS) -> None:
         assert limits.attempts_max < limits.batches_max, (
@@ -136,7 +138,9 @@ class SinkMachine:
         self._map.put(record)
 
     def resume(self, now: Millis) -> Sequence[Effect]:
-        """Return the timers of open attempts, and the markers of decided ones."""
+        """Return what a machine owes after its load: timers of open attempts (tries to write a micro-batch), markers of
+        ended ones.
+        """
         effects: list[Effect] = [expire_timer(self._limits.expire_interval_ms)]
         for name in sorted(self._map.sinks):
             for attempt in self._map.sinks[name].sorted_attempts():
@@ -149,7 +153,9 @@ class SinkMachine:
     # ------------------------------------------------------------------------------- questions of the shell
 
     def wants_producer_id(self, event: SinkEvent) -> bool:
-        """True if this event needs a producer id: it would be answered with a new branch, and has no id for it yet."""
+        """True if the event is a task's first join that would be accepted, and it has no producer id for the task
+        yet.
+        """
         if not isinstance(event, JoinAttempt) or event.producer_id is not None:
             return False
         return (
@@ -158,22 +164,27 @@ class SinkMachine:
         )
 
     def owns_producer(self, producer_id: ProducerId) -> bool:
-        """True if a branch that is not yet ended everywhere has this producer id: its AddPartitionsToTxn belongs
-        here."""
+        """True if a Spark task got this producer id and its markers are not all written: its AddPartitionsToTxn belongs
+        here.
+        """
         return producer_id in self._map.attempt_of_producer
 
     def attempts_of(self, sink: str) -> list[Attempt]:
-        """Return the sink's attempts, the oldest first; completed ones are not among them."""
+        """Return the sink's attempts (tries to write a micro-batch), the oldest first, without those that are
+        complete.
+        """
         held = self._map.sinks.get(sink)
         return [] if held is None else held.sorted_attempts()
 
     def attempt_of_producer(self, producer_id: ProducerId) -> Attempt | None:
-        """Return the attempt whose live branch has this producer id; None: there is none."""
+        """Return the attempt (one try to write a micro-batch) whose task has this producer id; None: there is none."""
         sink, nonce = self._map.attempt_of_producer.get(producer_id, ("", b""))
         return self._map.attempt(sink, nonce)
 
     def transaction_views(self) -> tuple[LiveBranch, ...]:
-        """Return every live branch as a transaction. Two tries of one task have the same name; the newer is last."""
+        """Return each Spark task's branch (its producer id) as a transaction, until its markers are written. Two tries
+        of one task have the same name; the newer is last.
+        """
         return tuple(
             live_branch(attempt, branch)
             for name in sorted(self._map.sinks)
@@ -182,7 +193,9 @@ class SinkMachine:
         )
 
     def oldest_open_attempt_ms(self) -> Millis | None:
-        """Return when the oldest attempt that is still open was opened, in milliseconds; None: no attempt is open."""
+        """Return when the oldest open attempt to write a micro-batch was opened, in milliseconds; None: no attempt is
+        open.
+        """
         opened = [
             attempt.opened.opened_time_ms
             for sink in self._map.sinks.values()
@@ -282,7 +295,9 @@ class SinkMachine:
         now: Millis,
         winners: Sequence[Branch] = (),
     ) -> Decision[SinkRecord]:
-        """Return the decision with the one record that ends an attempt, and with the markers that follow from it."""
+        """Return the decision that ends an attempt (a try to write a micro-batch): its one record, and the markers it
+        requires.
+        """
         assert sink.header is not None, sink
         generation = next(
             (branch.query_generation for branch in attempt.branches.values()),
@@ -387,10 +402,10 @@ class SinkMachine:
         )
 
     def _add_partitions(self, event: AddPartitions | VerifyPartitions) -> Decision[SinkRecord]:
-        """Decide AddPartitionsToTxn of a partition leader, which sends it before a branch's first batch there (facts
-        8.4, 8.5).
+        """Answer the AddPartitionsToTxn that a partition leader sends before a task's first batch there (facts 8.4,
+        8.5).
 
-        A branch's identity is never used again, so a branch of a closed attempt is fenced and not told to retry.
+        A task's producer id is never used again. So it is fenced once its try has ended, and not told to retry.
         """
         key = self._map.attempt_of_producer.get(event.producer_id)
         if key is None:
@@ -443,8 +458,9 @@ class SinkMachine:
 
 
 def _drive_markers(attempt: Attempt, decide: Decide) -> Effect:
-    """Return the effect that sends the markers that a decision still owes. If none is left, it completes the
-    decision: a crash interrupted that."""
+    """Return the effect that sends the remaining markers of a decided attempt (a try to write a micro-batch). If none
+    is left, it completes the attempt, which a crash has interrupted.
+    """
     wanted = markers_wanted(attempt, decide)
     if wanted.markers:
         return Send(MARKER_SENDER, wanted)
@@ -460,8 +476,9 @@ def _deadline_name(sink: str, nonce: bytes) -> str:
 
 
 def _deadline_left(sink: str, attempt: Attempt, now: Millis) -> SetTimer:
-    """Return the timer of an attempt's deadline. A wall clock that was set back adds one timeout at most, as in
-    `add_partitions.timeout_timer`."""
+    """Return the timer that aborts an attempt (a try to write a micro-batch) at its deadline. A wall clock that was set
+    back adds one timeout at most, as in `add_partitions.timeout_timer`.
+    """
     assert attempt.opened is not None, attempt
     left_ms, timeout_ms = attempt.deadline_ms - now, attempt.opened.timeout_ms
     if left_ms <= timeout_ms:

@@ -1,4 +1,4 @@
-"""The table of answers to CommitBatch, in the order in which its rows are tested.
+"""The answers to CommitBatch, by which Spark's driver commits a micro-batch. The rows are tested in this order.
 
 | state | answer |
 |---|---|
@@ -11,8 +11,9 @@
 | attempt not open, or of another batch, or a winner not sealed | FENCED |
 | else | the decision; OK |
 
-The order matters. A repeated commit of a decided batch must be ALREADY even though its attempt is no longer open.
-Nothing may be decided before the query is known to own the batch ids that are compared.
+A message is what one task returned; a nonce names one attempt, a try to write the batch. The order matters. A repeated
+commit of a decided batch must be ALREADY even though its attempt is no longer open. Batch ids are compared only once
+the query is known to own them.
 """
 
 from collections.abc import Sequence
@@ -27,7 +28,10 @@ from oncelog_coordinator.core.sink_state import Attempt, Sink
 
 @dataclass(frozen=True, slots=True)
 class CommitVerdict:
-    """The judgement of a CommitBatch. `winners` is None unless the batch is to be committed now."""
+    """The answer to a CommitBatch, and which attempts (tries to write a micro-batch) it commits or aborts.
+
+    `winners` are the tasks' branches (their producer ids) that become visible; None: nothing is committed now.
+    """
 
     label: str
     answer: SinkAnswer

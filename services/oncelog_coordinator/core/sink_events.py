@@ -1,8 +1,10 @@
 """The events of Spark sinks, and their answers. The fields mirror `coordinator.proto`; its comments explain them.
 
-Every event with a `request_id` is answered once. An answer has two halves: `error_code` says that the call itself
-failed (bad argument, no producer id at hand, a bound reached); `answer` says how the protocol stands, and is an
-expected outcome. `error_message` is for people in both cases.
+An attempt is one try to write a micro-batch; a branch is one task's share of it, with a producer id of its own.
+
+Every event with a `request_id` is answered once. An answer has two halves. `error_code` says that the call itself
+failed: a bad argument, no producer id at hand, a bound reached. `answer` says whether the attempt, branch or batch was
+accepted, skipped or fenced; each of these is expected. `error_message` is for people in both cases.
 """
 
 from dataclasses import dataclass
@@ -57,7 +59,9 @@ class SealBranch:
 
 @dataclass(frozen=True, slots=True)
 class BranchMessage:
-    """The message that one Spark task returned to its driver."""
+    """The message that one Spark task returned to its driver: with which branch (its producer id) it wrote, or that it
+    skipped the batch.
+    """
 
     nonce: bytes
     query_id: str
@@ -100,7 +104,7 @@ class ListSinks:
 
 @dataclass(frozen=True, slots=True)
 class DeleteSink:
-    """An operator's request to forget a sink, and with it which batches were committed."""
+    """An operator's request to remove a Spark sink, and with it the knowledge which batches were committed."""
 
     request_id: int
     sink: str
@@ -122,10 +126,11 @@ AnsweredEvent = (
 
 @dataclass(frozen=True, slots=True)
 class AttemptTimedOut:
-    """A timer's event: the deadline of an attempt may have passed.
+    """A timer's event: an attempt (one try to write a Spark micro-batch) may have passed its deadline, and is then
+    aborted.
 
-    `waited_for` is the deadline of an attempt that this timer has given its whole timeout. It gets no more time, even
-    if the wall clock shows an earlier time.
+    The wall clock may have been set back. `waited_for` is set once the timer has waited the attempt's whole timeout.
+    The attempt with this deadline is then aborted, even if the clock shows an earlier time.
     """
 
     sink: str
@@ -135,7 +140,9 @@ class AttemptTimedOut:
 
 @dataclass(frozen=True, slots=True)
 class MarkersOverdue:
-    """A timer's event: the last delivery of a decided attempt's markers failed, and they are sent again."""
+    """A timer's event: the markers of an attempt (a try to write a Spark micro-batch) could not be delivered. They are
+    sent again.
+    """
 
     sink: str
     nonce: bytes
@@ -143,12 +150,12 @@ class MarkersOverdue:
 
 @dataclass(frozen=True, slots=True)
 class ExpireSinks:
-    """A timer's event: sinks of batch jobs that nobody has used for long may be forgotten."""
+    """A timer's event: remove the sinks of Spark batch jobs that were not used for long."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallAnswer:
-    """The answer to DeleteSink, and the half of every answer that is about the call itself."""
+    """The answer to DeleteSink, and the base of the other answers: the error of the call itself."""
 
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str = ""
@@ -161,7 +168,10 @@ class AbortAnswer(CallAnswer):
 
 @dataclass(frozen=True, slots=True)
 class AttemptAnswer(CallAnswer):
-    """The answer to SealBranch and CommitBatch. The answers to OpenAttempt and JoinAttempt add fields to it."""
+    """The answer to SealBranch and CommitBatch, and the base of those to OpenAttempt and JoinAttempt.
+
+    `answer` says whether the request was accepted, skipped or fenced.
+    """
 
     answer: SinkAnswer = SinkAnswer.OK
 
@@ -245,7 +255,7 @@ class ListSinksAnswer:
 
 
 class LiveBranch(NamedTuple):
-    """A branch whose markers are not yet all written."""
+    """One Spark task's branch (its producer id and transaction) whose markers are not all written yet."""
 
     sink: str
     nonce: bytes

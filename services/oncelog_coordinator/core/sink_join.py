@@ -1,4 +1,4 @@
-"""The table of answers to JoinAttempt, and the changes that joining makes.
+"""The answers to JoinAttempt, by which a Spark task gets its producer id, and the changes that a join makes.
 
 | state, tested in this order | answer |
 |---|---|
@@ -10,8 +10,8 @@
 | the same task attempt again | the same producer id |
 | else | a new branch |
 
-A nonce must be opened before it is joined. (Were a first join to open the attempt, a zombie driver that never reaches
-the coordinator with OpenAttempt could still supersede a live one.)
+A nonce names one attempt to write a micro-batch. It must be opened before it is joined. (Were a first join to open the
+attempt, a zombie driver that never reaches the coordinator with OpenAttempt could still supersede a live one.)
 """
 
 from dataclasses import replace
@@ -26,8 +26,7 @@ from oncelog_coordinator.core.sink_state import NOT_SEALED, SinkMap
 
 
 def joined_before(sinks: SinkMap, event: JoinAttempt) -> Branch | None:
-    """Return the branch that this very task attempt has already, so that the call is a repeated one; None: it has
-    none."""
+    """Return the branch (a producer id) that this very try of a task got by an earlier join; None: it has none."""
     attempt = sinks.open_attempt(event.sink, event.nonce)
     if attempt is None:
         return None
@@ -37,8 +36,9 @@ def joined_before(sinks: SinkMap, event: JoinAttempt) -> Branch | None:
 def refuse_join(
     sinks: SinkMap, limits: SinkLimits, event: JoinAttempt
 ) -> tuple[JoinAnswer, str] | None:
-    """Return the answer and the label of a join that is refused or skipped; None: the task attempt has a branch or
-    gets one."""
+    """Return the answer and the label of a join that is refused or skipped; None: the task has a producer id or gets
+    one.
+    """
     refusal = refuse_arguments(event, limits)
     if refusal is not None:
         return JoinAnswer(*refusal), "join_refused"
@@ -82,7 +82,7 @@ def refuse_join(
 
 
 def header_after_join(header: SinkHeader, event: JoinAttempt, limits: SinkLimits) -> SinkHeader:
-    """Return the sink's header once this join is accepted.
+    """Return the sink's header record (which query and run own the sink) once this join is accepted.
 
     When another query adopts the sink, the query that had it is retired. It can never take the sink back, even if its
     zombies ask for it.

@@ -1,4 +1,4 @@
-"""The bounds of the Spark sinks of a shard, and the checks of every request's arguments against them."""
+"""The bounds of the Spark sinks of a shard, and the checks of their requests' arguments against them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -65,8 +65,11 @@ Refusal = tuple[ErrorCode, str]
 def refuse_arguments(
     event: OpenAttempt | JoinAttempt | SealBranch | CommitBatch | AbortAttempt, limits: SinkLimits
 ) -> Refusal | None:
-    """Return the error of arguments that are out of bounds, with a message that names the value and the way out;
-    None: all are good."""
+    """Return the error for a Spark request's arguments out of bounds, with a message that names the value and the way
+    out.
+
+    None: all arguments are within bounds.
+    """
     problem = _name_problem("transactionalId", event.sink, limits, "set the option transactionalId")
     if problem is None:
         match event:

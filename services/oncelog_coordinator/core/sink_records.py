@@ -9,18 +9,21 @@ type  name          key after the type          superseded by                  r
  104  COMPLETE      sink                        the next COMPLETE of the sink  never
 ```
 
+An attempt is one try to write a micro-batch, named by its nonce; a branch is the producer id of one of its tasks.
+
 Each record is the whole state of what its key names. So a log that keeps only the newest record of each key replays to
-the same state: the state *is* the map from key to newest value. What is left behind by a finished attempt is nothing,
-and by a sink two records, so recovery follows what is open and not history.
+the same state: the state *is* the map from key to newest value. A finished attempt leaves no record, and a sink two. So
+a load takes as long as there are sinks and open attempts, not as long as they have a past.
 
 DECIDE is the only record that ends an attempt, and the only one a commit appends: that single record is the decision.
 It is removed last, because a branch without its DECIDE would look open again. A committed decision moves into COMPLETE
 (before its DECIDE is removed); an aborted one leaves nothing.
 
 Key: int16 type, then the sink as int16 length + UTF-8, then the nonce (16 bytes) and the producer id (int64) where the
-table has them. Kafka's own loader reads the first int16 of a key as its type and skips a type it does not know
-(facts 5.1). Value: int16 version (0), then the fields in the order of the class; strings as int16 length + UTF-8,
-arrays as int32 count, partitions by topic, the outcome as int16, a CRC as uint32.
+table has them. Kafka's own loader reads the first int16 of a key as its type and skips a type it does not know (facts
+5.1). Value: int16 version (0), then the fields in the order of the class; strings as int16 length + UTF-8, arrays as
+int32 count, partitions by topic, the outcome as int16, a CRC as uint32.
+
 A null value removes the key. Types and versions that are not known are skipped.
 
 Version 1 of BRANCH, DECIDE and COMPLETE adds the checksum of the rows as their last field. Version 1 of SINK adds the
@@ -82,7 +85,7 @@ class SinkRecordType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class SinkHeader:
-    """A record of type SINK: which query and which run may write to the sink."""
+    """A record of type SINK: which streaming query, and which run of it, may write to the Spark sink."""
 
     sink: str
     sink_epoch: Int64
@@ -103,7 +106,7 @@ class SinkHeader:
 
 @dataclass(frozen=True, slots=True)
 class AttemptOpen:
-    """A record of type ATTEMPT_OPEN: one attempt at one micro-batch."""
+    """A record of type ATTEMPT_OPEN: Spark's driver has opened an attempt, one try to write a micro-batch."""
 
     sink: str
     nonce: Nonce
@@ -114,7 +117,10 @@ class AttemptOpen:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A record of type BRANCH: the producer id of one task attempt, used for this and never again."""
+    """A record of type BRANCH: one task's share of an attempt (a try to write a Spark micro-batch).
+
+    It has a producer id that is never used again.
+    """
 
     sink: str
     nonce: Nonce
@@ -146,8 +152,10 @@ class Outcome(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Decide:
-    """A record of type DECIDE: the end of an attempt. Branches that are not winners abort, even if the outcome is
-    COMMIT."""
+    """A record of type DECIDE: the end of an attempt, one try to write a Spark micro-batch.
+
+    Branches (the tasks' producer ids) that are not winners abort, even if the outcome is COMMIT.
+    """
 
     sink: str
     nonce: Nonce
@@ -169,7 +177,7 @@ class Decide:
 
 @dataclass(frozen=True, slots=True)
 class CommittedBatch:
-    """A committed decision, as the sink remembers it among its newest ones."""
+    """A committed micro-batch, as a sink remembers its newest ones to recognise a batch that Spark runs again."""
 
     batch_id: Int64
     nonce: Nonce
@@ -182,7 +190,9 @@ class CommittedBatch:
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """A record of type COMPLETE: the newest committed batches whose markers are all delivered, by batch id."""
+    """A record of type COMPLETE: a sink's newest committed batches whose markers are all delivered, in the order of
+    their ids.
+    """
 
     sink: str
     query_generation: Int32
@@ -191,8 +201,10 @@ class Complete:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """A record with a null value, which removes its key. `nonce` is empty and `producer_id` -1 for types whose key
-    has none."""
+    """A sink record with a null value, which removes its key from the log.
+
+    `nonce` is empty and `producer_id` -1 for types whose key has none.
+    """
 
     record_type: SinkRecordType
     sink: str
@@ -204,7 +216,7 @@ SinkRecord = SinkHeader | AttemptOpen | Branch | Decide | Complete | Tombstone
 
 
 def _fields(kind: "type[DataclassInstance]", version: int) -> dict[str, Codec]:
-    """Return the codecs of a class of records by field, in the order of the class.
+    """Return the codec of each field of a record class, in the order of the class.
 
     Fields with a default came with version 1. Before a field of version 2 comes, each must state its version.
     """
@@ -222,8 +234,10 @@ def _fields(kind: "type[DataclassInstance]", version: int) -> dict[str, Codec]:
 def _type(
     record_type: SinkRecordType, kind: type[SinkRecord], *key: str, versions: int = 2
 ) -> RecordType:
-    """Return the codec of one type of record. `key` names the fields that are in the key; `versions` is the number
-    of versions from 0 on."""
+    """Return the codec of one type of sink record.
+
+    `key` names the fields that are in the key; `versions` is the number of versions from 0 on.
+    """
 
     def value(version: int) -> Codec:
         found = _fields(kind, version).items()
@@ -256,7 +270,7 @@ def encode_sink_record(record: SinkRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode_sink_record(key: bytes, value: bytes | None) -> SinkRecord | None:
-    """Return the record of these bytes; None for a type or a value version that this build does not know.
+    """Return the sink record of these bytes; None for a type or a value version that this build does not know.
 
     Raises OncelogError for bytes that a known type and version cannot have.
     """

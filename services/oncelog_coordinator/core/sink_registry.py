@@ -1,8 +1,10 @@
-"""The sinks of a shard as a whole: operators list, describe and delete them, and unused ones of batch jobs expire.
+"""The Spark sinks of a shard as a whole: operators list, describe and delete them, and unused ones of batch jobs
+expire.
 
-A sink holds the last batch ids, and they are what makes a re-run harmless. So a streaming sink stays until an operator
-deletes it. A batch job has a sink of its own for each jobId; it expires when no run has opened it for seven days, as a
-transactional.id does in Kafka. A sink whose attempt is open, or whose markers are under way, is never forgotten.
+A sink holds the last batch ids, which make a batch that runs again harmless. So a streaming sink stays until an
+operator deletes it. A batch job has a sink of its own for each jobId; it expires when no run has opened it for seven
+days, as a transactional.id does in Kafka. A sink is never removed while a try to write a batch is open, or its markers
+are under way.
 """
 
 from typing import Final, assert_never
@@ -138,8 +140,10 @@ def _expire(sinks: SinkMap, limits: SinkLimits, now: Millis) -> Decision[SinkRec
 
 
 def _forgotten(sink: Sink) -> tuple[SinkRecord, ...]:
-    """Return the tombstones that forget a sink. The header's is last: if only the first is written, the sink is
-    still listed and expires again."""
+    """Return the tombstones that remove a sink from the log.
+
+    That of its header record is last: if only the first is written, the sink is still listed and expires again.
+    """
     return (
         Tombstone(SinkRecordType.COMPLETE, sink.name),
         Tombstone(SinkRecordType.SINK, sink.name),

@@ -1,9 +1,9 @@
 """The check that a batch that Spark runs again has the rows of the batch that was committed.
 
-A batch at or below the sink's last is never written again. Its rows would be lost if they were others than those that
-were committed: an older checkpoint was restored, its newest entries are gone, or the query computes other rows each
-time. So each skipped task counts the rows that it would have written, and adds up their hashes. Neither sum depends on
-the order of the rows, nor on which task has them, so they may be compared however the work was divided.
+A batch at or below the sink's last one is never written again. If its rows are others now, they would be lost. That
+happens when an older checkpoint was restored, when its newest entries are gone, or when the query computes other rows
+each time. So each skipped task counts the rows that it would have written, and adds up their hashes. Neither sum
+depends on the order of the rows, nor on which task has them, so they may be compared however the work was divided.
 
 | the batch, its rows in sum | |
 |---|---|
@@ -24,12 +24,15 @@ _CHECKSUM_MASK: Final = 2**63 - 1
 
 
 def sum_of_checksums(checksums: Sequence[int]) -> int:
-    """Return the checksum of all rows; UNKNOWN if one of the checksums is: that client does not report checksums."""
+    """Return the checksum of all rows of a batch, from those of its tasks.
+
+    UNKNOWN if a task's is UNKNOWN: its client does not report checksums.
+    """
     return UNKNOWN if UNKNOWN in checksums else sum(checksums) & _CHECKSUM_MASK
 
 
 def refuse_replay(sink: Sink, event: CommitBatch) -> str | None:
-    """Return what is wrong with a re-run batch whose messages are all skips; None: it may be skipped."""
+    """Return what is wrong with a batch that Spark runs again and whose tasks all skipped it; None: it is accepted."""
     if all(message.row_checksum == UNKNOWN for message in event.messages):
         return None
     row_count = sum(message.row_count for message in event.messages)

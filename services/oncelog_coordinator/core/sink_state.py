@@ -1,9 +1,9 @@
 """The state of Spark sinks: a map from record key to newest record, and what follows from it.
 
-Nothing here is stored twice. Three things are computed from the records held: whether an attempt is open, which batch
-was committed last, when an attempt is overdue. So a log of which compaction left only the newest records replays to the
-same answers. For the same reason nothing depends on the order in which records were first seen: what has an order is
-sorted.
+An attempt is one try to write a micro-batch. Whether it is open, which batch was committed last and when an attempt is
+overdue are computed from the records, and never stored. So a log of which compaction left only the newest records
+replays to the same answers. For the same reason nothing depends on the order in which records were first seen: what has
+an order is sorted.
 """
 
 from dataclasses import dataclass, field
@@ -36,7 +36,10 @@ NO_BATCH: Final = -1
 
 @dataclass(slots=True)
 class Attempt:
-    """One attempt of a sink: open until a DECIDE of its nonce is applied."""
+    """One try of Spark to write a micro-batch: its records, and what follows from them.
+
+    It is open until a DECIDE record of its nonce commits or aborts it.
+    """
 
     nonce: bytes
     opened: AttemptOpen | None = None
@@ -62,14 +65,19 @@ class Attempt:
 
     @property
     def batch_id(self) -> int:
-        """The id of the attempt's batch; -1 before the first branch, because only a branch says which batch this is."""
+        """The id of the micro-batch that this attempt tries to write; -1 before the first task has joined, as only
+        tasks name it.
+        """
         if self.decide is not None:
             return self.decide.batch_id
         return next((branch.batch_id for branch in self.branches.values()), NO_BATCH)
 
     @property
     def deadline_ms(self) -> Millis:
-        """The time at which the attempt times out, in milliseconds: its timeout after the newest open, join or seal."""
+        """The time at which this try to write a micro-batch times out, in milliseconds.
+
+        That is its `timeout_ms` after it was opened, or after a task last joined it or sealed its rows.
+        """
         assert self.opened is not None, self
         newest = self.opened.opened_time_ms
         for branch in self.branches.values():
@@ -103,7 +111,7 @@ class Sink:
     attempts: dict[bytes, Attempt] = field(default_factory=dict)
 
     def sorted_attempts(self) -> list[Attempt]:
-        """Return the sink's attempts, the oldest first."""
+        """Return the sink's attempts (tries to write a micro-batch), the oldest first."""
         return sorted(self.attempts.values(), key=lambda attempt: attempt.sink_epoch)
 
     def attempt_of_decision(self, number: int) -> Attempt | None:
@@ -113,8 +121,10 @@ class Sink:
         return [attempt for attempt in self.sorted_attempts() if attempt.is_open]
 
     def committed_batches(self) -> list[CommittedBatch]:
-        """Return the batches that the present query committed, by batch id, including those whose markers are under
-        way."""
+        """Return the batches that the present query committed, by batch id, as far as the sink remembers them.
+
+        Those whose markers are still under way are among them.
+        """
         if self.header is None:
             return []
         generation = self.header.query_generation
@@ -139,7 +149,7 @@ class Sink:
 
 
 class SinkMap:
-    """Every sink of a shard, and the attempt of each live producer id."""
+    """Every Spark sink of a shard by name, and the attempt (a try to write a micro-batch) of each live producer id."""
 
     def __init__(self) -> None:
         self.sinks: dict[str, Sink] = {}
@@ -230,10 +240,11 @@ def committed_batch(decide: Decide) -> CommittedBatch:
 
 
 def markers_wanted(attempt: Attempt, decide: Decide) -> MarkersWanted:
-    """Return every marker that the decision still owes, of winners and losers together.
+    """Return every marker that the end of an attempt (a try to write a micro-batch) needs, for all of its tasks'
+    branches.
 
-    They travel in one message. So a partition leader can append them in one write, and its LSO passes the whole batch
-    in one step. A branch that touched no partition needs no marker.
+    Those of committed and aborted branches travel in one message. So a partition leader can append them in one write,
+    and its LSO passes the whole batch at once. A branch that wrote to no partition needs no marker.
     """
     winners = frozenset(decide.winners)
     return MarkersWanted(
@@ -256,8 +267,10 @@ def markers_wanted(attempt: Attempt, decide: Decide) -> MarkersWanted:
 def completion_records(
     sink: Sink, attempt: Attempt, decide: Decide, batches_max: int
 ) -> tuple[SinkRecord, ...]:
-    """Return the records to append once every marker is delivered. If only the first few are written, the rest can
-    be completed later."""
+    """Return the records to append once every marker of an attempt (a try to write a micro-batch) is delivered.
+
+    If a crash leaves only the first few in the log, the next coordinator writes the rest.
+    """
     records: list[SinkRecord] = []
     assert sink.header is not None, sink
     generation = sink.header.query_generation
@@ -278,8 +291,11 @@ def completion_records(
 
 
 def decision_number(nonce: bytes) -> int:
-    """Return the number of an attempt's decision. It is not the sink epoch: a sink that is deleted and made anew
-    counts from 1 again."""
+    """Return the number that names the end of an attempt (a try to write a micro-batch) in a `DecisionKey`.
+
+    It is computed from the attempt's nonce. It is not the sink epoch: a sink that is deleted and made anew counts from
+    1 again.
+    """
     return int.from_bytes(nonce[-8:], "big")
 
 

@@ -1,9 +1,9 @@
-"""Transactions that take too long, ids that nobody uses, and operators who end a transaction (facts 8.9).
+"""Transactions that take too long, ids that are not used, and operators who end a transaction (facts 8.9).
 
 Kafka looks every ten seconds for transactions past their timeout. Here each Ongoing transaction has a timer, so it is
-aborted within a second of its deadline; the comparison is the same, strictly past. A timer is only a hint: the wall
-clock decides when it fires, and a timer that comes early, or after the transaction has ended, changes nothing. But a
-wall clock that was set back adds one timeout at most.
+aborted within a second of its deadline, and strictly after it, as in Kafka. When the timer fires, the wall clock is
+compared with the deadline. A timer that comes early, or after the transaction has ended, changes nothing. But a wall
+clock that was set back adds one timeout at most.
 """
 
 from collections.abc import Iterable
@@ -65,7 +65,10 @@ def timed_out(
 def force_terminate(
     txn: TxnMetadata | None, event: ForceTerminate, key: DecisionKey, now: Millis
 ) -> Decision[TxnRecord]:
-    """Abort an Ongoing transaction for an operator. If it is already being aborted, the answer is NONE as well."""
+    """Return the decision that aborts an Ongoing transaction for an operator.
+
+    If it is already being aborted, the answer is NONE as well.
+    """
     if txn is None:
         return _answer(
             event,
@@ -106,9 +109,10 @@ def force_terminate(
 def complete_prepared(
     txn: TxnMetadata | None, event: CompletePrepared, key: DecisionKey, now: Millis
 ) -> Decision[TxnRecord]:
-    """Commit or abort a transaction that is decided from outside (KIP-939), for an operator.
+    """Return the decision that commits or aborts a two-phase transaction (KIP-939) for an operator.
 
-    The application's own end of it, before or after, is answered as a repetition: a success if it decides the same.
+    Such a transaction has no timeout: its application decides the outcome. If the application sends its own EndTxn too,
+    it is answered as a repetition: a success if it decides the same.
     """
     name, identity = event.transactional_id, f"{event.producer_id}:{event.producer_epoch}"
     if txn is None:
@@ -155,7 +159,7 @@ def complete_prepared(
 def expire_ids(
     transactions: Iterable[TxnMetadata], expiration_ms: Millis, interval_ms: Millis, now: Millis
 ) -> Decision[TxnRecord]:
-    """Forget ids whose last transition is at least `expiration_ms` old and that have no open transaction."""
+    """Remove transactional.ids without an open transaction whose state last changed at least `expiration_ms` ago."""
     latest = now - expiration_ms
     expired: list[TxnTombstone] = []
     for txn in transactions:

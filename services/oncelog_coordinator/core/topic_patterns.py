@@ -15,7 +15,7 @@ class InvalidPattern(ValueError):
 
 
 def check_pattern(pattern: str) -> None:
-    """Check a regular expression. Raises InvalidPattern with the reason."""
+    """Raise InvalidPattern, with the reason, if the text is no regular expression of RE2 or has too many bytes."""
     size = len(pattern.encode())
     if size > PATTERN_BYTES_MAX:
         raise InvalidPattern(f"it has {size} bytes, the most are {PATTERN_BYTES_MAX}")
@@ -30,17 +30,19 @@ def check_pattern(pattern: str) -> None:
 
 
 def matching_topics(pattern: str, topics: Iterable[str]) -> tuple[str, ...]:
-    """Return the topics whose names match a checked pattern, sorted.
+    """Return the topics whose names match a pattern that `check_pattern` accepted, sorted.
 
-    One pattern at a time: a set of patterns that runs out of memory answers that nothing matches.
+    RE2's sets of patterns are not used: one that runs out of memory answers that nothing matches.
     """
     matches = full_match(pattern)
     return tuple(sorted(topic for topic in topics if matches(topic)))
 
 
 def full_match(pattern: str) -> Callable[[str], object]:
-    """Return the function that matches a checked pattern with the whole of a text; it returns None if the text does
-    not match."""
+    """Return the function that compares a whole text with a pattern that `check_pattern` accepted.
+
+    That function returns None if the text does not match.
+    """
     re2, options = _re2()
     matches: Callable[[str], object] = re2.compile(pattern, options).fullmatch
     return matches

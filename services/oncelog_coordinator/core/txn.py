@@ -1,7 +1,7 @@
 """The transaction machine: every transactional.id of one `__transaction_state` partition.
 
-`decide` gives each event to the module that holds its table; `apply` keeps the newest state of each id; `resume` says
-what replayed state still owes the world: markers of prepared transactions, and a timer for each Ongoing one, which is
+`decide` passes each event to the module that knows the answer. `apply` keeps the newest state of each id. `resume`
+returns what is to be done after a load: markers of prepared transactions, and a timer for each Ongoing one, which is
 left alone until its own timeout (facts 1.1, rows 2 and 3).
 
 Start with `txn_state`, then `end_txn`.
@@ -60,7 +60,10 @@ class TxnConfig:
 
 
 class TxnMachine:
-    """The machine that decides every transaction of one shard. See `oncelog.machine.Machine` for the contract."""
+    """The state machine of the ordinary transactions of one shard (a partition of `__transaction_state`).
+
+    See `oncelog.machine.Machine` for the contract.
+    """
 
     def __init__(self, config: TxnConfig | None = None) -> None:
         self._config = config or TxnConfig()
@@ -116,11 +119,12 @@ class TxnMachine:
                 return self._decide_periodic_or_read(event, now)
 
     def apply(self, offset: Offset, record: TxnRecord) -> None:
-        """Keep the newest state of an id. Before `resume`, records come from a compacted log and states may be missing
-        in between.
+        """Store the newest state of a transactional.id.
 
-        A decision's number is computed from the offset of the record before it, not from its own. So no two decisions
-        ever have the same number, even if compaction removes records before a load.
+        Before `resume`, records come from a compacted log, and states may be missing in between. Each decision to
+        commit or abort gets a number, by which the report of its markers finds it (`DecisionKey`). It is computed from
+        the offset of the record before the decision's, not from its own. So no two decisions ever have the same number,
+        even if compaction removes records before a load.
         """
         number = self._last_number + 1 if self._is_live else offset + 1
         self._last_number = offset + 1
@@ -158,8 +162,10 @@ class TxnMachine:
     # ------------------------------------------------------------------------------------------------ what others ask
 
     def wants_producer_id(self, event: object) -> bool:
-        """True if `decide(event)` may need `event.new_producer_id`. It is called right before `decide`, without an
-        await in between."""
+        """True if `decide(event)` may need a fresh producer id in `event.new_producer_id`.
+
+        It is called right before `decide`, without an await in between.
+        """
         match event:
             case EndTxn():
                 return end_txn.wants_producer_id(self._txns.get(event.transactional_id), event)
@@ -185,8 +191,10 @@ class TxnMachine:
         return self._txns.values()
 
     def candidates(self, filters: ListTransactions) -> Iterable[TxnMetadata]:
-        """Return the transactions that `filters` may let pass. With a filter of producer ids only theirs are read,
-        not those of all ids."""
+        """Return the transactions that these filters may match; the caller tests each.
+
+        With a filter of producer ids only their transactions are read, not all.
+        """
         if not filters.producer_ids:
             return self._txns.values()
         producer_ids = dict.fromkeys(filters.producer_ids)
@@ -229,7 +237,7 @@ class TxnMachine:
             self._of_producer[record.producer_id] = (*others, record.transactional_id)
 
     def _next_key(self, transactional_id: TransactionalId) -> DecisionKey:
-        """Return the key of the decision that the next applied record would be."""
+        """Return the key that names the decision to commit or abort, if the next record applied is one."""
         return DecisionKey(TXN_MACHINE, transactional_id, self._last_number + 1)
 
     def _is_current(self, key: DecisionKey) -> bool:

@@ -1,9 +1,10 @@
-"""The events that a TxnMachine decides, and their answers.
+"""The events that the transaction machine (`TxnMachine`) decides, and its answers.
 
-An event that is answered carries the `request_id` of its answer. Identity is data: `new_producer_id` holds an id
-claimed by the shell when `TxnMachine.wants_producer_id(event)` says that the decision may need one; None there means
-that none was to be had, and the machine answers COORDINATOR_LOAD_IN_PROGRESS where it would need it (facts 9).
-`cluster_transaction_version` is the finalized feature level: it decides how the server itself aborts (facts 2.1).
+An event that is answered carries the `request_id` of its answer. A machine draws no ids itself. If
+`TxnMachine.wants_producer_id(event)` says that it may need one, the shell claims it and puts it in `new_producer_id`.
+None there means that no id was to be had. The machine then answers COORDINATOR_LOAD_IN_PROGRESS where it needs it
+(facts 9). `cluster_transaction_version` is the finalized feature level: it decides how the server itself aborts (facts
+2.1).
 """
 
 from dataclasses import dataclass
@@ -27,8 +28,10 @@ from oncelog_coordinator.core.txn_state import TxnMetadata, TxnState
 
 @dataclass(frozen=True, slots=True)
 class InitProducerId:
-    """A producer starts, continues after an error, or retries. `init_producer_id.request_error` has checked the
-    request."""
+    """An InitProducerId request: a producer starts, continues after an error, or retries.
+
+    `init_producer_id.request_error` has checked its arguments.
+    """
 
     request_id: int
     transactional_id: TransactionalId
@@ -62,8 +65,10 @@ class AddPartitions:
     client: Client = NO_CLIENT
 
     def with_trace(self, trace: TransactionTrace) -> "AddPartitions":
-        """Return a copy with this trace. This takes a third of the time of `dataclasses.replace`: each transaction
-        of a traced process needs one."""
+        """Return a copy of the event with this trace.
+
+        This is three times as fast as `dataclasses.replace`, and each transaction of a traced process needs it.
+        """
         return AddPartitions(
             self.request_id,
             self.transactional_id,
@@ -80,7 +85,7 @@ class AddPartitions:
 
 @dataclass(frozen=True, slots=True)
 class VerifyPartitions:
-    """The question of a partition leader whether a TV1 client has added these partitions."""
+    """A partition leader asks whether a TV1 client has added these partitions to its transaction."""
 
     request_id: int
     transactional_id: TransactionalId
@@ -121,7 +126,9 @@ class ForceTerminate:
 
 @dataclass(frozen=True, slots=True)
 class CompletePrepared:
-    """An operator's decision of a transaction that is decided from outside (KIP-939). Its producer is fenced."""
+    """An operator commits or aborts a two-phase transaction in its application's place (KIP-939). Its producer is
+    fenced.
+    """
 
     request_id: int
     transactional_id: TransactionalId
@@ -136,10 +143,10 @@ class CompletePrepared:
 
 @dataclass(frozen=True, slots=True)
 class TxnTimedOut:
-    """A timer's event: an Ongoing transaction may have timed out.
+    """A timer's event: an Ongoing transaction may have passed its deadline, and is then aborted.
 
-    `waited_since` is the start of a transaction that this timer has given its whole timeout. It gets no more time,
-    even if the wall clock shows an earlier time.
+    The wall clock may have been set back. `waited_since` is set once the timer has waited the transaction's whole
+    timeout. The transaction that began then is aborted, even if the clock shows an earlier time.
     """
 
     transactional_id: TransactionalId
@@ -150,14 +157,16 @@ class TxnTimedOut:
 
 @dataclass(frozen=True, slots=True)
 class ResendMarkers:
-    """A timer's event: a delivery of markers was fenced or cancelled some time ago, and this shard is still ours."""
+    """A timer's event: markers that could not be delivered some time ago are sent again, as this shard is still
+    ours.
+    """
 
     decision_key: DecisionKey
 
 
 @dataclass(frozen=True, slots=True)
 class ExpireIds:
-    """A timer's event: search for transactional.ids that nobody has used for long (facts 8.9)."""
+    """A timer's event: remove transactional.ids that were not used for long (facts 8.9)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +205,7 @@ TxnEvent = (
 
 @dataclass(frozen=True, slots=True)
 class ErrorAnswer:
-    """The answer to AddPartitions, ForceTerminate and CompletePrepared."""
+    """The answer to AddPartitions, ForceTerminate and CompletePrepared: an error code, which is NONE on success."""
 
     error_code: ErrorCode
     message: str = ""
@@ -209,7 +218,10 @@ class ErrorAnswer:
 
 @dataclass(frozen=True, slots=True)
 class IdentityAnswer:
-    """The answer to InitProducerId and EndTxn: the identity to go on with; -1/-1 on an error and to a TV1 EndTxn."""
+    """The answer to InitProducerId and EndTxn: the producer id and epoch that the producer uses from now on.
+
+    They are -1 on an error, and in the answer to a TV1 EndTxn.
+    """
 
     error_code: ErrorCode
     producer_id: ProducerId = NO_PRODUCER_ID

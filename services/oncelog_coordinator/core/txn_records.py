@@ -7,8 +7,8 @@ value  version i16 · producerId i64 · producerEpoch i16 · timeoutMs i32 · st
 ```
 
 Version 0 is written while `transaction.version` is 0, version 1 (compact types, tagged fields) from 1 on. A null value
-is a tombstone. A key of another type, or a value of a later version, belongs to someone newer and is skipped; tagged
-fields that we do not know are ignored.
+is a tombstone. A key of another type, or a value of a later version, was written by a newer build and is skipped;
+tagged fields that we do not know are ignored.
 """
 
 import struct
@@ -82,7 +82,7 @@ def encode_key(transactional_id: str) -> bytes:
 
 
 def encode_value(txn: TxnMetadata, version: int) -> bytes:
-    """Return the value's bytes in this version, 0 or 1."""
+    """Return the bytes of a transaction's record value in this version, 0 or 1."""
     assert txn.state is not TxnState.EMPTY or not txn.partitions, txn
     out = bytearray(
         _HEAD.pack(version, txn.producer_id, txn.producer_epoch, txn.timeout_ms, txn.state)
@@ -131,7 +131,9 @@ def value_bytes_estimate(partitions: Iterable[Partition]) -> int:
 
 
 def decode_record(key: bytes, value: bytes | None) -> TxnRecord | None:
-    """Return the record; None for another type or a later version. Raises MalformedRecord for damage."""
+    """Return the transaction record of these bytes; None for another type or a later version. Raises MalformedRecord
+    for damage.
+    """
     if record_type(key) != TXN_RECORD_TYPE:
         return None
     try:
@@ -147,8 +149,11 @@ def decode_record(key: bytes, value: bytes | None) -> TxnRecord | None:
 
 
 def _origin_of(tag: bytes | None) -> RequestOrigin | None:
-    """Return the origin; None without a tag or for one of another size: without an origin a transaction is as
-    Kafka's."""
+    """Return the request origin (connection and number) in a tagged field; None without the field, or if its size is
+    another.
+
+    Without an origin the transaction is like one that Kafka wrote.
+    """
     if tag is None or len(tag) != _ORIGIN.size:
         return None
     return RequestOrigin(*_ORIGIN.unpack(tag))

@@ -7,10 +7,10 @@ Empty ──▶ Ongoing ──▶ PrepareCommit ──▶ CompleteCommit ──�
 ```
 
 Kafka keeps a `pendingState` beside this state while a record is on its way to the log. We do not: a record is applied
-as soon as it is decided. What it says to the world waits in the commit gate, and a failed append drops the machine. So
+as soon as it is decided. Replies and sends wait until it is committed, and a failed append drops the state machine. So
 `PrepareEpochFence` and `Dead`, which in Kafka exist only as pending states, are never stored here either.
 
-A producer that starts again over a prepared transaction is told a new identity beside the transaction's own (KIP-939).
+A producer that starts again over a prepared transaction gets a new identity beside the transaction's own (KIP-939).
 Until the end both are kept: `producer_id` and `producer_epoch` are the transaction's, `next_producer_id` and
 `next_producer_epoch` are those of the producer that may end it.
 
@@ -63,7 +63,7 @@ class TxnState(IntEnum):
 
     @property
     def is_prepared(self) -> bool:
-        """True if the transaction is decided, with markers still to be delivered."""
+        """True if the commit or abort is decided, but not all markers are delivered."""
         return self is TxnState.PREPARE_COMMIT or self is TxnState.PREPARE_ABORT
 
     @property
@@ -133,13 +133,17 @@ class TxnMetadata:
 
     @property
     def is_kept(self) -> bool:
-        """True if a producer started anew and asked for this transaction to stay: only its decision is awaited
-        (KIP-939)."""
+        """True if the transaction was kept for a producer that started anew, which may only commit or abort it
+        (KIP-939).
+        """
         return self.next_producer_epoch != NO_PRODUCER_EPOCH
 
     @property
     def is_two_phase(self) -> bool:
-        """True if the transaction is decided from outside, and may be prepared (KIP-939)."""
+        """True if the application decides the outcome outside of Kafka, as part of a two-phase commit (KIP-939).
+
+        Such a transaction may be prepared, and never times out.
+        """
         return self.timeout_ms == TWO_PHASE_TIMEOUT_MS or self.is_kept
 
     @property
@@ -148,15 +152,14 @@ class TxnMetadata:
 
     @property
     def owner(self) -> tuple[ProducerId, ProducerEpoch]:
-        """The identity of the producer that may end the open transaction."""
+        """The producer id and epoch of the producer that may end the open transaction."""
         if self.is_kept:
             return self.next_producer_id, self.next_producer_epoch
         return self.producer_id, self.producer_epoch
 
     @property
     def deadline(self) -> Millis:
-        """The time in milliseconds that must be past, not only reached, before the transaction may be aborted (facts
-        8.9)."""
+        """The time in milliseconds after which the transaction may be aborted, but not yet at it (facts 8.9)."""
         return Millis(self.start_timestamp + self.timeout_ms)
 
     def initialised(
@@ -168,7 +171,7 @@ class TxnMetadata:
         now: Millis,
         origin: RequestOrigin | None = None,
     ) -> "TxnMetadata":
-        """Return the state Empty, for the producer that is told this identity."""
+        """Return the state after InitProducerId: Empty, with the producer id and epoch that the producer is given."""
         return TxnMetadata(
             self.transactional_id,
             producer_id,
@@ -221,7 +224,7 @@ class TxnMetadata:
         now: Millis,
         origin: RequestOrigin | None,
     ) -> "TxnMetadata":
-        """Return the state Ongoing, kept for a producer with this identity, which may only end it (KIP-939)."""
+        """Return the state Ongoing, kept for a new producer with this id and epoch, which may only end it (KIP-939)."""
         return replace(
             self,
             next_producer_id=next_producer_id,
@@ -243,11 +246,11 @@ class TxnMetadata:
         origin: RequestOrigin | None = None,
         next_producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH,
     ) -> "TxnMetadata":
-        """Return the prepared state, which is the decision. An abort without a transaction (TV2) starts now:
-        completion needs a start.
+        """Return the state PrepareCommit or PrepareAbort, which is the decision.
 
-        A producer that did not ask for the end is fenced. Its origin is dropped, because no copy of an earlier request
-        can harm anyone then.
+        An abort without an open transaction (TV2) gets `now` as its start: completion needs one. If the producer did
+        not ask for the end, it is fenced. The stored origin (connection and number) of its newest request is then
+        dropped: late copies of its requests can no longer do harm.
         """
         has_request = origin is not None or producer_epoch == self.producer_epoch
         return TxnMetadata(
@@ -269,10 +272,10 @@ class TxnMetadata:
         )
 
     def completed(self, now: Millis) -> "TxnMetadata":
-        """Return the complete state: every marker is written.
+        """Return the state CompleteCommit or CompleteAbort: every marker is written.
 
-        A successor id, if one was chosen, takes over at epoch 0 (facts 8.7). A producer for which the transaction was
-        kept goes on with its own identity.
+        If a successor producer id was chosen, it takes over at epoch 0 (facts 8.7). A producer for which the
+        transaction was kept (KIP-939) continues with its own id and epoch.
         """
         return TxnMetadata(
             self.transactional_id,
@@ -295,7 +298,7 @@ class TxnMetadata:
 
 @dataclass(frozen=True, slots=True)
 class TxnTombstone:
-    """A record with a null value: the id has expired and is forgotten."""
+    """A record with a null value: the transactional.id has expired, and its state is removed."""
 
     transactional_id: TransactionalId
 
@@ -304,8 +307,10 @@ TxnRecord = TxnMetadata | TxnTombstone
 
 
 def next_identity(prepared: TxnMetadata) -> tuple[ProducerId, ProducerEpoch]:
-    """Return the identity with which the producer continues once this prepared transaction is complete. TV2's EndTxn
-    answers it at once."""
+    """Return the producer id and epoch that the producer uses once this prepared transaction is complete.
+
+    TV2's EndTxn returns them at once.
+    """
     if prepared.is_kept:
         return prepared.next_producer_id, prepared.next_producer_epoch
     if prepared.client_transaction_version >= TV2 and prepared.next_producer_id != NO_PRODUCER_ID:
@@ -314,7 +319,10 @@ def next_identity(prepared: TxnMetadata) -> tuple[ProducerId, ProducerEpoch]:
 
 
 def check_transition(old: TxnMetadata | None, new: TxnMetadata) -> None:
-    """Assert what holds between two neighbouring states (facts 8.2). A violation is our bug, never a client's."""
+    """Assert that the new state of a transactional.id may follow the old one (facts 8.2).
+
+    A violation is our bug, never a client's.
+    """
     if old is None:
         assert new.state is TxnState.EMPTY, ("first record", new)
         return

@@ -23,10 +23,10 @@ _NOT_OPEN: Final = frozenset(
 def most_urgent(
     listed: Sequence[ListedT], count: int, transaction_of: Callable[[ListedT], TxnMetadata]
 ) -> Sequence[ListedT]:
-    """Return the `count` most urgent of the listed; 0: all, in any order.
+    """Return the `count` transactions that an operator should see first; 0: all, in any order.
 
-    The open transaction that began first comes first. Behind the open ones come those that changed last. So a page of
-    a hundred among a hundred thousand needs only a hundred descriptions.
+    The open transaction that began first comes first. After the open ones come those that changed last. A page of a
+    hundred among a hundred thousand then needs only a hundred descriptions.
     """
     if not count:
         return listed
@@ -42,8 +42,10 @@ def _urgency(txn: TxnMetadata) -> tuple[bool, int, str]:
 def split_state_filters(
     names: Sequence[str],
 ) -> tuple[tuple[TxnState, ...] | None, tuple[str, ...]]:
-    """Return the states of these names, or None for all, and the names that are no state. The answer states the
-    latter, and they match nothing."""
+    """Return the states with these names, or None for all, and the names that are no state.
+
+    ListTransactions answers which names are unknown; they match nothing.
+    """
     if not names:
         return None, ()
     known = tuple(STATE_OF_NAME[name] for name in names if name in STATE_OF_NAME)

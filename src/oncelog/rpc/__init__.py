@@ -1,4 +1,4 @@
-"""Calls between roles: direct in one process, over sessions between processes."""
+"""Calls between the roles of a cluster: direct ones within a process, over long-lived streams between processes."""
 
 from oncelog.rpc.grpc_environment import prepare
 

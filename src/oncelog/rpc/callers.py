@@ -1,6 +1,6 @@
-"""The roles that may call each method: the caller table of the architecture page, as a policy.
+"""Which roles may call each method: the caller table of the architecture page, as a policy.
 
-Without TLS between processes nobody can tell who calls, and everything is allowed.
+Without TLS between processes a server cannot know who calls, and everything is allowed.
 """
 
 from collections.abc import Mapping
@@ -116,7 +116,9 @@ CALLER_ROLE: Final[ContextVar[str | None]] = ContextVar("caller_role", default=N
 
 
 def may_call(role: str, path: str) -> bool:
-    """Return True if a process of this role may call this method. A method without a row may be called by none."""
+    """Return True if a process of this role may call this method. A method that the table does not name may be called
+    by none.
+    """
     return role in ALLOWED.get(path, ())
 
 

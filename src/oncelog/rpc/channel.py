@@ -1,4 +1,4 @@
-"""gRPC channels and servers as oncelog opens them: one place for their options. `PlainStub` calls over a channel."""
+"""Opens the gRPC channels of oncelog's processes, and has the options of channels and servers in one place."""
 
 from collections.abc import Callable
 from typing import Final
@@ -21,7 +21,7 @@ _WINDOW_BYTES: Final = 8 * 2**20
 
 
 def open_channel(address: str, limits: SessionLimits) -> grpc.aio.Channel:
-    """Open a channel with a connection of its own, which is not made before the first call.
+    """Open a channel to another process. Its connection is its own, and is made at the first call.
 
     Raises OncelogError where a file for TLS cannot be read.
     """
@@ -33,11 +33,10 @@ def open_channel(address: str, limits: SessionLimits) -> grpc.aio.Channel:
 
 
 class PlainStub:
-    """The methods of a service of `contract`, each a gRPC call of its own, for programs that look at a process from
-    outside."""
+    """The methods of a service as plain gRPC calls, for commands and other programs outside the cluster."""
 
     def __init__(self, channel: grpc.Channel | grpc.aio.Channel, service: str) -> None:
-        """Take a channel that blocks, or one of asyncio."""
+        """Call over `channel`, a blocking one or one of asyncio."""
         self._channel = channel
         self._methods = SERVICES[service].methods
 
@@ -55,7 +54,7 @@ def _serialized(message: Message) -> bytes:
 
 
 def open_blocking_channel(address: str, tls: PeerTls | None) -> grpc.Channel:
-    """Open a channel for programs that only look, without an event loop: commands and health checks.
+    """Open a channel for programs without an event loop: commands and health checks.
 
     Raises OncelogError where a file for TLS cannot be read.
     """
@@ -68,8 +67,10 @@ def open_blocking_channel(address: str, tls: PeerTls | None) -> grpc.Channel:
 
 
 def _name_of_peers() -> ChannelOption:
-    """Return the channel option with the name that every certificate of the cluster carries, whatever its process's
-    address."""
+    """Return the channel option by which TLS expects the name that every certificate of the cluster carries.
+
+    Without it, TLS would expect the address of the process.
+    """
     return "grpc.ssl_target_name_override", CLUSTER_NAME
 
 

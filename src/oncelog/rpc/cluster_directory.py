@@ -1,4 +1,4 @@
-"""The directory of a process in a cluster: node ids to sessions, kept true by the metadata image.
+"""Finds the processes to call in a cluster: stubs by node id, kept up to date by the metadata image.
 
 A fenced node can still be called. The image only says that its session with the controller ended. A caller with an old
 image gets the node's response or PeerUnavailable. An epoch fences every write that the node would accept. Only a marker
@@ -20,7 +20,9 @@ from oncelog.rpc.stubs import ControllerStub, MarkerSenderStub, ProcessStub
 
 
 class ClusterDirectory(Directory):
-    """The stubs of a cluster's nodes. A service of this process (`add_local`) is called directly."""
+    """The stubs by which a process calls the other nodes of its cluster. Services of this process are called
+    directly.
+    """
 
     def __init__(
         self,
@@ -44,8 +46,10 @@ class ClusterDirectory(Directory):
         self._local[service_name] = DirectStub(servicer)
 
     def marker_sender(self) -> MarkerSenderStub:
-        """Return the same marker sender while it lives, this process's own if it has one.
-        Raises KeyError when none lives."""
+        """Return the stub of a marker sender: this process's own if it has one, else the same one as long as it lives.
+
+        Raises KeyError when none lives.
+        """
         if MARKER_SENDER in self._local:
             return cast(MarkerSenderStub, self._local[MARKER_SENDER])
         nodes = self._metadata.image.nodes

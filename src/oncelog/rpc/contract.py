@@ -39,7 +39,7 @@ UnaryCall = Callable[..., Coroutine[object, object, Response]]
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One method of a service."""
+    """One method of a gRPC service: its path, and how its messages are read."""
 
     name: str
     path: str
@@ -56,7 +56,7 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """One service and its methods by name."""
+    """One gRPC service of `proto/`, with its methods by name."""
 
     full_name: str
     methods: Mapping[str, Method]

@@ -47,7 +47,10 @@ _METHODS = SERVICES[CONTROLLER].methods
 
 
 class ActiveControllerStub:
-    """The unary methods of `Controller`, as `await stub.CreateTopics(request, timeout=1.0)`, and its streams."""
+    """Calls the active controller, whichever of the named ones that is.
+
+    It has the unary methods of `Controller`, as `await stub.CreateTopics(request, timeout=1.0)`, and its streams.
+    """
 
     def __init__(self, addresses: Sequence[str], pool: SessionPool) -> None:
         assert addresses, "at least one controller must be named"
@@ -116,7 +119,10 @@ class ActiveControllerStub:
     # ------------------------------------------------------------------------------------------------- search
 
     async def find(self, deadline: float | None = None) -> str:
-        """Return the address of the active controller. Raises PeerUnavailable when none is found until `deadline`."""
+        """Return the address of the active controller. Raises PeerUnavailable if none is found by `deadline`.
+
+        `deadline` is a time of the event loop's clock; None: search for ever.
+        """
         if self._active is not None:
             return self._active
         try:
@@ -133,13 +139,17 @@ class ActiveControllerStub:
             ) from None
 
     def forget(self, address: str) -> None:
-        """Forget a controller that turned out not to be active, or not to answer."""
+        """Forget that this controller is the active one, as it is not or does not answer. The next call searches
+        again.
+        """
         if self._active == address:
             self._active = None
 
     async def _ask_around(self) -> str | None:
-        """Call all controllers at once. The first that says it is active wins;
-        if none does, call those that the others name."""
+        """Ask all controllers at once which one is active, and return its address; None: no controller is, or answers.
+
+        If none of them is active, those that their answers name are asked.
+        """
         called: set[str] = set()
         candidates = list(self._addresses)
         while candidates:
@@ -171,10 +181,10 @@ class ActiveControllerStub:
             return address, None
 
     async def keep_acquainted(self) -> None:
-        """Keep a session with every controller, for ever: one that broke is opened again.
+        """Keep a session (a stream for calls) with every controller, for ever: one that broke is opened again.
 
-        The controller that becomes active is then asked over a connection that is there. Its name need not be resolved
-        in that moment: the name server may be busy, or be on the machine that took the active controller with it.
+        The controller that becomes active is then called over an open connection. Its name need not be resolved in that
+        moment: the name server may be busy, or be on the machine that took the active controller with it.
         """
         while True:
             await asyncio.sleep(ACQUAINTED_EVERY_S)
@@ -189,8 +199,10 @@ class ActiveControllerStub:
 
     @asynccontextmanager
     async def connection(self, deadline: float | None = None) -> AsyncIterator["ControllerStreams"]:
-        """Open the active controller's streams, on a connection of their own.
-        Raises PeerUnavailable as the connection breaks."""
+        """Open a connection to the active controller for its streams: metadata and heartbeats.
+
+        Raises PeerUnavailable when the connection breaks.
+        """
         found = await self.find(deadline)
         told = self._told.get(found, found)
         # The address that the controller gives for itself needs no name server. If nobody answers there, use the name.
@@ -221,7 +233,10 @@ class ActiveControllerStub:
 
 
 class ControllerStreams:
-    """The streams of one controller, as plain gRPC. They raise PeerUnavailable when they break or end."""
+    """The metadata stream and the heartbeat stream of one controller, as plain gRPC.
+
+    They raise PeerUnavailable when they break or end.
+    """
 
     def __init__(self, address: str, channel: grpc.aio.Channel) -> None:
         self.address = address
@@ -257,7 +272,7 @@ class ControllerStreams:
 
 
 class NodeSessionStream:
-    """The heartbeats of one node, one answer each."""
+    """The stream on which one node sends its heartbeats to the controller and gets an answer to each."""
 
     def __init__(self, address: str, call: grpc.aio.StreamStreamCall) -> None:
         self._address = address
@@ -292,7 +307,7 @@ class NodeSessionStream:
 
 
 def _is_not_controller(response: Response) -> bool:
-    """Return True if a controller that is not active refused the whole request."""
+    """Return True if the response says that the controller is not active, for the whole request."""
     fields = response.DESCRIPTOR.fields_by_name
     if "status" in fields:
         return bool(response.status.error_code == ErrorCode.NOT_CONTROLLER)
@@ -306,6 +321,6 @@ def _is_not_controller(response: Response) -> bool:
 
 
 def _error_code(item: Response) -> int:
-    """Return the error code of an item that is a status, or carries one, or has a code of its own."""
+    """Return the error code of a part of a response: of its status if it has one, else its own."""
     holder = item.status if "status" in item.DESCRIPTOR.fields_by_name else item
     return int(holder.error_code)

@@ -1,4 +1,4 @@
-"""A deadline of a call, which costs nothing when the answer is there at once.
+"""A deadline for a call between roles, which costs nothing when the answer is there at once.
 
 In one process most calls between roles end without ever waiting. `asyncio.timeout` would arm and disarm a timer for
 each; here the call is started first, and the timer is armed only when it really waits.
@@ -43,7 +43,10 @@ async def answer_within(
 
 
 class _Started(Generic[AnswerT]):
-    """The rest of a coroutine that has already yielded once: the future it waits for is yielded again, to the task."""
+    """An awaitable for the rest of a coroutine whose first step was driven by hand.
+
+    `waits_for` is the future that this step yielded. It is yielded again, to the task that awaits.
+    """
 
     __slots__ = ("_call", "_waits_for")
 
@@ -70,10 +73,10 @@ class _Started(Generic[AnswerT]):
 
 
 class DeadlineTimer:
-    """One timer for many deadlines: armed for the earliest, also if its call ends in time.
+    """One timer for the deadlines of many calls. It is set for the earliest one.
 
-    When it fires, `sweep(now)` ends what is due and returns the earliest deadline that is left. Calls that end in time,
-    which is nearly all of them, cost no timer.
+    When it fires, `sweep(now)` ends the calls that are due and returns the earliest deadline that is left. Calls that
+    end in time, which is nearly all of them, set no timer of their own.
     """
 
     __slots__ = ("_armed_for", "_loop", "_sweep", "_timer")

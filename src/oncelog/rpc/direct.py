@@ -15,9 +15,9 @@ from oncelog.rpc.deadline import answer_within
 
 
 class DirectStub:
-    """The methods of a servicer as a stub has them.
+    """Calls a servicer of the same process, and looks like a gRPC stub.
 
-    The servicer is set after construction where two roles need each other.
+    The servicer can be set later with `bind`, where two roles need each other.
     """
 
     def __init__(self, servicer: object | None = None) -> None:
@@ -31,7 +31,9 @@ class DirectStub:
         servicer."""
 
     def __getattr__(self, name: str) -> Callable[..., Response]:
-        """Return a method at its first call; from then on it is an attribute."""
+        """Return the servicer's method of this name as a call. It is kept as an attribute, so this runs once per
+        method.
+        """
         if name.startswith("_"):
             raise AttributeError(name)
         method = getattr(self._servicer, self.plain_methods.get(name, name))
@@ -50,5 +52,9 @@ def _direct_call(method: Callable[..., Response]) -> Callable[..., Response]:
 
 
 def takes_plain(stub: object, name: str) -> bool:
-    """Return True if the method answers plain objects, and takes them for its request."""
+    """Return True if this method of the stub can be called with plain Python objects (`oncelog.rpc.plain`) and answers
+    them.
+
+    That is so only in the same process.
+    """
     return isinstance(stub, DirectStub) and name in stub.plain_methods

@@ -27,22 +27,27 @@ from oncelog.rpc.stubs import (
 
 
 class Directory(ABC):
-    """Stubs by node id. A node that is not known (yet) raises KeyError: ask again after the next metadata."""
+    """Finds the stubs by which a role calls others, by node id.
+
+    An unknown node raises KeyError: try again after the next metadata.
+    """
 
     @abstractmethod
     def stub(self, node_id: int, service_name: str) -> object:
-        """Return the stub of this service at this node. Raises KeyError."""
+        """Return the stub of this service at this node. Raises KeyError for an unknown node."""
 
     @abstractmethod
     def controller(self) -> ControllerStub: ...
 
     @abstractmethod
     def marker_sender(self) -> MarkerSenderStub:
-        """Return the stub of a marker sender to work with. Raises KeyError when none lives."""
+        """Return the stub of a marker sender that can deliver markers. Raises KeyError when none lives."""
 
     def controller_processes(self) -> Mapping[str, ProcessStub]:
-        """Return the stubs of the controllers' processes by address: controllers are no nodes.
-        Empty where this process has them."""
+        """Return the stubs of the controllers' processes, by address, as controllers have no node id in the metadata.
+
+        Empty if the controller is in this process.
+        """
         return {}
 
     def process(self, node_id: int) -> ProcessStub:
@@ -58,12 +63,12 @@ class Directory(ABC):
         return cast(GroupCoordinatorStub, self.stub(node_id, GROUP_COORDINATOR))
 
     def marker_sender_on(self, node_id: int) -> MarkerSenderStub:
-        """Return the stub of the marker sender on this node, to look at it."""
+        """Return the stub of the marker sender on this node, to describe it."""
         return cast(MarkerSenderStub, self.stub(node_id, MARKER_SENDER))
 
 
 class LocalDirectory(Directory):
-    """A directory where this process has every role."""
+    """The directory of a process that has every role itself: all calls are direct."""
 
     def __init__(
         self,
@@ -89,7 +94,7 @@ class LocalDirectory(Directory):
         return self._stubs[service_name]
 
     def put(self, service_name: str, stub: object) -> None:
-        """Replace the stub of a service."""
+        """Replace the stub of a service, for example by one that holds requests back (`oncelog_server.faults`)."""
         self._stubs[service_name] = stub
 
     def controller(self) -> ControllerStub:
@@ -102,7 +107,10 @@ class LocalDirectory(Directory):
 def transaction_coordinator(
     directory: Directory, image: MetadataImage, transactional_id: str
 ) -> TransactionCoordinatorStub | None:
-    """Return the coordinator that owns this id's shard; None while there is none (COORDINATOR_NOT_AVAILABLE)."""
+    """Return the stub of the coordinator that owns this transactional.id's shard.
+
+    None: there is no owner (COORDINATOR_NOT_AVAILABLE).
+    """
     shard = image.shard_for(TRANSACTION, transactional_id)
     if shard is None or shard.coordinator < 0:
         return None

@@ -1,4 +1,6 @@
-"""The environment that gRPC's C library reads when it is loaded. `prepare` comes before the first import of grpc."""
+"""Sets the environment variables that gRPC's C library reads when it is loaded. Call `prepare` before grpc is
+imported.
+"""
 
 import os
 import re
@@ -21,7 +23,7 @@ _VERSION: Final = re.compile(r'__version__ = "+(\d+\.\d+)\.')
 
 
 def prepare() -> None:
-    """Set what the environment does not set already."""
+    """Set gRPC's variables for log level, TLS ciphers and threads. A variable that is set already stays."""
     # gRPC otherwise tells on standard error of every connection that ends as it should.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     # gRPC for Python has no choice of TLS versions, but one of TLS 1.2's ciphers. This one needs a shared key, and no

@@ -25,7 +25,7 @@ ALL_BROKERS = ""
 
 @dataclass(frozen=True)
 class MetadataImage:
-    """Everything the controller has decided up to `metadata_offset`.
+    """The state of the cluster that the controller has decided up to `metadata_offset`: nodes, topics, shards, configs.
 
     The values are the stream's own messages: treat them as read-only.
     """
@@ -47,7 +47,9 @@ class MetadataImage:
 
     @property
     def position(self) -> pb.MetadataPosition:
-        """The position of this image, as a controller is told it: how far it is, and in which history."""
+        """How far this image of the metadata is, and which controller wrote there. A process sends it to
+        controllers.
+        """
         return pb.MetadataPosition(
             metadata_offset=self.metadata_offset,
             controller_epoch=self.controller_epoch,
@@ -61,18 +63,20 @@ class MetadataImage:
 
     @property
     def known_levels(self) -> dict[str, int]:
-        """The level of each feature that may be set: a feature that no cluster begins with is at 0 until somebody sets
-        it."""
+        """The level of each feature that can be set. One that was never set, and that a new cluster lacks, is at 0."""
         return {TWO_PHASE_COMMIT: 0, **self.feature_levels}
 
     @property
     def has_two_phase_commit(self) -> bool:
-        """True if producers may keep transactions that are decided from outside (KIP-939, ADR 0043). It needs TV2."""
+        """True if the cluster allows two-phase transactions, whose outcome the application decides (KIP-939, ADR 0043).
+
+        That needs TV2, too.
+        """
         has_level = self.feature_levels.get(TWO_PHASE_COMMIT, 0) >= 1
         return has_level and self.transaction_version >= 2
 
     def partition(self, partition: Partition) -> pb.Partition | None:
-        """Return the partition's leadership, or None if the partition does not exist."""
+        """Return the partition with its leader and replicas; None if it does not exist."""
         found = self._found.get(partition)
         if found is None:
             topic = self.topics.get(partition.topic)
@@ -83,11 +87,17 @@ class MetadataImage:
 
     @cached_property
     def _found(self) -> dict[Partition, pb.Partition]:
-        """A cache of the partitions that were asked for: a look into a protobuf message costs several times as much."""
+        """A cache of the partitions that were looked up: reading them from a protobuf message costs several times as
+        much.
+        """
         return {}
 
     def topic_config(self, topic: str, node_id: int | None = None) -> TopicConfig:
-        """Return a topic's configs over those of this node and of all brokers; an internal topic has only its own."""
+        """Return a topic's configs. What the topic does not set comes from this node's configs, then from those of all
+        brokers.
+
+        An internal topic has only its own.
+        """
         found = self.topics.get(topic)
         if found is None:
             return TopicConfig()
@@ -118,14 +128,17 @@ class MetadataImage:
         return max(published, default=int(BROKER_CONFIGS[key].key.default))
 
     def broker_configs(self, name: str) -> Mapping[str, str]:
-        """Return the configs that are set for this node id, or for all with ALL_BROKERS."""
+        """Return the configs that are set for this node id (as text), or for all brokers with ALL_BROKERS."""
         return self.configs.get((pb.CONFIG_KIND_BROKER, name), {})
 
     def group_configs(self, group_id: str) -> Mapping[str, str]:
         return self.configs.get((pb.CONFIG_KIND_GROUP, group_id), {})
 
     def changed_setting(self, node_id: int, name: str) -> str | None:
-        """Return the config that is set for this node, else for all; None: its process's own setting holds."""
+        """Return the value of a config that was set for this node, else for all brokers.
+
+        None: it was not set; the setting of the node's process holds.
+        """
         if not self.configs:
             return None
         found = self.broker_configs(str(node_id)).get(name)
@@ -136,17 +149,20 @@ class MetadataImage:
         return Counter(kind for kind, _ in self.shards)
 
     def shard_count(self, kind: int) -> int:
-        """Return how many shards of this kind exist; 0 until the internal topic is created."""
+        """Return how many shards of this kind (transactions or groups) exist; 0 until the internal topic is created."""
         return self._shard_counts.get(kind, 0)
 
     def shard_for(self, kind: int, name: str) -> pb.Shard | None:
-        """Return the shard of a transactional.id or group id; None until the internal topic is created."""
+        """Return the shard (a partition of an internal topic, with its coordinator) of a transactional.id or group id.
+
+        None until the internal topic is created.
+        """
         count = self.shard_count(kind)
         hashed = shard_name_of(name) if kind == TRANSACTION else name
         return self.shards.get((kind, shard_of(hashed, count))) if count else None
 
     def updated(self, update: pb.MetadataUpdate) -> "MetadataImage":
-        """Return the image after this update. Updates come in order; an old one is ignored."""
+        """Return the image after this update from the stream. Updates come in order; an old one is ignored."""
         if update.metadata_offset <= self.metadata_offset and not update.HasField("snapshot"):
             return self
         if update.HasField("snapshot"):
@@ -220,7 +236,7 @@ OnChange = Callable[[MetadataImage, MetadataImage], None]
 
 
 class MetadataSource(Protocol):
-    """The controller's side of the stream; a gRPC stub and the servicer itself both fit."""
+    """Where a follower gets the metadata stream from: a gRPC stub, or the controller's servicer in the same process."""
 
     def WatchMetadata(
         self, request: pb.WatchMetadataRequest
@@ -228,9 +244,10 @@ class MetadataSource(Protocol):
 
 
 class MetadataFollower:
-    """Keeps an image current. `run` is owned by the role's task group.
+    """Keeps a process's image of the metadata current, from the controller's stream.
 
-    Listeners registered with `on_change` are called synchronously with (old, new), in order of registration.
+    The owner runs `run` in a task. Callbacks registered with `on_change` are called synchronously with (old, new), in
+    order of registration.
     """
 
     def __init__(self, node_id: int, source: MetadataSource) -> None:
@@ -241,7 +258,7 @@ class MetadataFollower:
         self.image = MetadataImage()
 
     def on_change(self, callback: OnChange) -> Callable[[], None]:
-        """Register a callback, and return a function that takes it away again."""
+        """Register a callback for new images of the metadata, and return the function that removes it."""
         key = object()
         self._callbacks[key] = callback
 
@@ -271,9 +288,9 @@ class MetadataFollower:
         self._changed = asyncio.Event()
 
     async def newer_than(self, image: MetadataImage, timeout_s: float) -> bool:
-        """Return True as soon as the image is another one; False after `timeout_s`.
+        """Return True as soon as the metadata image is another than this one; False after `timeout_s`.
 
-        It serves a caller that found its peer gone, or found no owner. The next image usually names another one.
+        It serves a caller whose call failed, or that found no owner: the next image usually names another one.
         """
         try:
             async with asyncio.timeout(timeout_s):
@@ -284,19 +301,21 @@ class MetadataFollower:
         return True
 
     async def wait_until(self, metadata_offset: int, timeout_s: float = 5.0) -> None:
-        """Return once the image has this offset. Raises TimeoutError."""
+        """Return once the metadata image is at this offset or a later one. Raises TimeoutError."""
         await self.wait_for(lambda image: image.metadata_offset >= metadata_offset, timeout_s)
 
     async def wait_for(
         self, holds: Callable[[MetadataImage], bool], timeout_s: float | None = 5.0
     ) -> None:
-        """Return once `holds` is true of the image. Raises TimeoutError."""
+        """Return once `holds` is true of the metadata image. Raises TimeoutError."""
         async with asyncio.timeout(timeout_s):
             while not holds(self.image):
                 await self._changed.wait()
 
 
 def _is_behind(new: MetadataImage, old: MetadataImage) -> bool:
-    """Return True for a snapshot of a controller that does not know yet what another has told us.
-    Metadata never goes back."""
+    """Return True if the new image is older than the present one: its controller does not know all metadata yet.
+
+    Such an image is ignored, so metadata never goes back.
+    """
     return new.cluster_id == old.cluster_id and new.metadata_offset < old.metadata_offset

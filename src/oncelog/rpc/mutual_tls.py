@@ -2,9 +2,8 @@
 
 A certificate carries the names `<role>.oncelog.internal` and `oncelog.internal` (`oncelog pki` makes them). A caller
 checks the second one; a server reads the first one and allows each method to the roles that call it (`callers.py`).
-
 Files are read again for each new connection of a caller, and by a server whenever they have changed: a renewed
-certificate is used from the next connection on. `peer_certificates.py` ends those that stand on an old one.
+certificate is used from the next connection on. `peer_certificates.py` ends the connections that use an old one.
 """
 
 import hashlib
@@ -28,7 +27,7 @@ _NAMES_KEY: Final = "peer_dns"
 
 @dataclass(frozen=True, slots=True)
 class MutualTls:
-    """The PEM files of one process."""
+    """The paths of one process's PEM files for TLS: its certificate, its key, and the cluster's CA."""
 
     certificate: Path
     key: Path
@@ -48,7 +47,10 @@ class MutualTls:
         return grpc.ssl_channel_credentials(ca, key, certificate)
 
     def server_credentials(self) -> grpc.ServerCredentials:
-        """Return gRPC's credentials for a server, which follow changed files. Raises OncelogError that names a file."""
+        """Return gRPC's credentials for a server. When a file has changed, later connections use the new one.
+
+        Raises OncelogError that names the file it cannot read.
+        """
         last = hashlib.sha256(b"".join(self._read())).digest()
 
         def configuration() -> grpc.ServerCertificateConfiguration:
@@ -56,7 +58,7 @@ class MutualTls:
             return grpc.ssl_server_certificate_configuration([(key, certificate)], ca)
 
         def changed() -> grpc.ServerCertificateConfiguration | None:
-            """Return the new certificates; None: they are as before, or are being written."""
+            """Return the new certificates; None: the files have not changed, or are just being written."""
             nonlocal last
             try:
                 digest = hashlib.sha256(b"".join(self._read())).digest()
@@ -83,7 +85,9 @@ def _read(path: Path) -> bytes:
 
 
 def limits_of(settings: NodeSettings) -> SessionLimits:
-    """Return the bounds of this process's sessions, with its TLS files where it has them."""
+    """Return the bounds of this process's sessions (streams of calls to other processes), with its TLS files if it has
+    any.
+    """
     certificate, key = settings.tls_certificate_file, settings.tls_key_file
     ca = settings.tls_ca_file
     tls = MutualTls(certificate, key, ca) if certificate and key and ca else None

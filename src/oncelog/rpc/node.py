@@ -57,7 +57,7 @@ _WAIT_AND_REGISTER = (
 
 
 class NodeHistory(Protocol):
-    """The record of a node's registrations in its data folder (ADR 0027)."""
+    """Keeps a storage node's registrations in its data folder, so that a mixed-up folder is noticed (ADR 0027)."""
 
     def begin(self, incarnation_id: str) -> None: ...
 
@@ -71,7 +71,7 @@ class NodeHistory(Protocol):
 
 
 class Node:
-    """A process as a node of the cluster (see the module). Roles are built with its `metadata` and `directory`."""
+    """This process as a node of the cluster (see the module). Roles are built with its `metadata` and `directory`."""
 
     def __init__(self, settings: NodeSettings, roles: Sequence[pb.Role]) -> None:
         self._settings = settings
@@ -109,7 +109,7 @@ class Node:
         self._getting_ready: asyncio.Task[None] | None = None
 
     def _take_id(self, node_id: int) -> None:
-        """Set the node id, and build what needs it."""
+        """Set the node id, and build the objects that depend on it."""
         self._node_id = node_id
         self.metadata = MetadataFollower(node_id, self._controller)
         self.directory = ClusterDirectory(
@@ -122,7 +122,7 @@ class Node:
 
     @property
     def node_id(self) -> int:
-        """The node's id; 0 until `claim` returns, where the controller gives the id."""
+        """The node's id. If the controller gives it, it is 0 until `claim` returns."""
         return self._node_id
 
     @property
@@ -145,13 +145,15 @@ class Node:
         self.kafka_host, self.kafka_port = host, port
 
     def serve(self, service_name: str, servicer: object) -> None:
-        """Answer calls of this service from now on; this process's own calls go to the servicer directly."""
+        """Answer calls of this service from now on. Calls from this process go to the servicer directly."""
         self.directory.add_local(service_name, servicer)
         self.server.served.add(service_name, servicer)
 
     async def claim(self) -> None:
-        """Get the node id from the controller, if the controller gives it.
-        Waits for a controller, and raises, as `start` does."""
+        """Get the node id from the controller, if the settings have none.
+
+        It waits for a controller, and raises, as `start` does.
+        """
         if self._is_given and not self._is_registered:
             await self._bind_and_register()
 
@@ -169,7 +171,8 @@ class Node:
         self._is_registered = True
 
     async def start(self) -> None:
-        """Bind, register, and wait for the image. Waits for a controller as long as it takes.
+        """Bind the address, register the node, and wait for the metadata image. It waits for a controller as long as it
+        takes.
 
         Raises OncelogError when the address cannot be had or the controller refuses the node.
         """
@@ -189,7 +192,7 @@ class Node:
             raise
 
     async def ready(self, after: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Begin heartbeats, and let the health service say that this process serves once `after` has returned.
+        """Begin heartbeats. Once `after` has returned, the health service says that this process is ready.
 
         Until its first heartbeat the controller counts a registered node as fenced and gives it nothing to lead.
         """
@@ -212,14 +215,14 @@ class Node:
         await self.server.set_ready(False)
 
     async def failure(self) -> BaseException:
-        """Return, once it happens, the error for which this node cannot go on."""
+        """Wait for an error that this node cannot recover from, and return it. Its process must then end."""
         assert self._failure is not None, "the node was not started"
         return await asyncio.shield(self._failure)
 
     async def drain(self, timeout_s: float) -> bool:
-        """Ask the controller to move everything off this node. Return True when that is done.
+        """Ask the controller to move leaderships and shards off this node. Return True when that is done.
 
-        False: it is not done until `timeout_s`, or no controller answers for a while: perhaps all are being stopped.
+        False: it is not done within `timeout_s`, or no controller answers for a while: perhaps all are being stopped.
         """
         await self.ready_no_more()
         if not self._is_ready.is_set():
@@ -265,8 +268,11 @@ class Node:
             await self._register()
 
     async def _image_came(self) -> bool:
-        """Wait for an image with this node.
-        False: the node, whose id was given, is in no image after a session timeout. Raises the node's failure."""
+        """Wait for an image of the metadata that has this node.
+
+        False: after a session timeout no image has it. That is only checked if the controller gave the node's id.
+        Raises the node's failure.
+        """
         image = asyncio.create_task(
             self.metadata.wait_for(lambda image: self.node_id in image.nodes, None)
         )
@@ -286,7 +292,9 @@ class Node:
     # ------------------------------------------------------------------------------------------- registration
 
     async def _register(self) -> None:
-        """Register until a controller takes this node. Raises OncelogError when one refuses it for good."""
+        """Register the node, and repeat that until a controller accepts. Raises OncelogError when one refuses it for
+        good.
+        """
         loop = asyncio.get_running_loop()
         backoff = Backoff(RETRY_PAUSE_MS, RETRY_PAUSE_MAX_MS)
         logged_at = float("-inf")
@@ -300,7 +308,7 @@ class Node:
             await backoff.pause()
 
     async def _try_to_register(self) -> str | None:
-        """Try to register. Return None when it is done, otherwise the text of what it waits for."""
+        """Try once to register the node. Return None when it is done, otherwise the reason why it must be repeated."""
         node = pb.Node(
             node_id=self.node_id,
             roles=self._roles,
@@ -354,7 +362,9 @@ class Node:
     # ------------------------------------------------------------------------------------------------ session
 
     async def _stay(self) -> None:
-        """Keep a session and the metadata stream with the active controller, for ever."""
+        """Keep the heartbeat stream and the metadata stream with the active controller, for ever; register again where
+        needed.
+        """
         backoff = Backoff(RETRY_PAUSE_MS, RETRY_PAUSE_MAX_MS)
         is_quiet = False
         while True:
@@ -374,7 +384,7 @@ class Node:
             await backoff.pause()
 
     async def _stay_with_one(self) -> None:
-        """Keep a session and the metadata stream with one controller.
+        """Keep the heartbeat stream and the metadata stream with one controller.
 
         Raises PeerUnavailable when the controller is lost, _MustRegister, and OncelogError when another process took
         the node id.
@@ -452,11 +462,13 @@ class Node:
 
 
 class _MustRegister(OncelogError):
-    """The controller does not count this process as a living node."""
+    """The controller has no session of this process any more, so the node must register again."""
 
 
 def _gravest(errors: list[Exception]) -> Exception:
-    """Return the gravest error that ended the two streams: a bug, then a replaced node, a lost registration, a lost
-    stream."""
+    """Return the gravest of the errors that ended the two streams to the controller.
+
+    The order is: a bug, a replaced node, a lost registration, a lost stream.
+    """
     weights = {PeerUnavailable: 0, _MustRegister: 1, OncelogError: 2}
     return max(errors, key=lambda error: weights.get(type(error), 3))

@@ -17,7 +17,11 @@ NO_NODE_ID: Final = 0
 
 
 class NodeSettings(BaseSettings):
-    """Set once per process."""
+    """Set once per process.
+
+    What makes a process a node of a cluster: its node id, its addresses, its controllers, the bounds of its calls, its
+    TLS files.
+    """
 
     model_config = SettingsConfigDict(env_prefix="ONCELOG_NODE_", frozen=True)
 
@@ -107,7 +111,7 @@ class NodeSettings(BaseSettings):
         )
 
     def address(self, port: int) -> str:
-        """Return the address that other nodes are told, once the port is known."""
+        """Return the address that other nodes are told to call, once the port is known."""
         if self.advertised_address:
             return self.advertised_address
         host = socket.gethostname() if self.host in EVERY_HOST else self.host
@@ -115,7 +119,11 @@ class NodeSettings(BaseSettings):
 
 
 class NamedNodeSettings(NodeSettings):
-    """Set once per process."""
+    """Set once per process.
+
+    The settings of a node whose state belongs to its node id, such as a storage node. So the id must be set: the
+    controller gives none.
+    """
 
     @field_validator("node_id")
     @classmethod

@@ -18,10 +18,10 @@ async def answer_of_owner(
     metadata: MetadataFollower,
     is_owner: Callable[[MetadataImage], bool],
 ) -> AnswerT:
-    """Return the result of awaiting `call`.
+    """Return the result of awaiting `call`, a call to the owner of a shard or partition.
 
-    Raises what the call raises, and TimeoutError: after `timeout_s`, or when an image comes for which `is_owner` is
-    false.
+    Raises what the call raises, and TimeoutError: after `timeout_s`, or as soon as a new metadata image makes
+    `is_owner` False.
     """
     forget: Callable[[], None] | None = None
 

@@ -1,4 +1,5 @@
-"""The certificates of callers: a stream between processes ends with the certificate that opened it.
+"""Checks the certificates of connected callers: a stream between processes ends when the certificate that opened it
+does.
 
 TLS checks a certificate when a connection begins, and a stream lasts for as long as its processes. So a server looks at
 its callers once a second. It ends a stream whose certificate has expired, or is of a CA that is not trusted any more.
@@ -24,13 +25,13 @@ _CHAIN_MAX: Final = 8
 
 
 class PeerCertificate:
-    """The certificate of a caller, and the certificates between it and the CA."""
+    """The certificate of one caller, and the certificates between it and the CA."""
 
     def __init__(self, chain: Sequence["x509.Certificate"]) -> None:
         self._chain = tuple(chain)
 
     def refusal(self, authorities: Sequence["x509.Certificate"], now_s: float) -> str:
-        """Return why the certificate would open no connection now; empty: it would. `now_s`: Unix time in seconds."""
+        """Return why this certificate could open no connection now; empty: it could. `now_s`: Unix time in seconds."""
         expires = self._chain[0].not_valid_after_utc
         if _has_expired(self._chain[0], now_s):
             return f"the caller's certificate expired at {expires:%Y-%m-%d %H:%M:%S} UTC"
@@ -39,8 +40,10 @@ class PeerCertificate:
         return ""
 
     def _is_issued_by(self, authorities: Sequence["x509.Certificate"], now_s: float) -> bool:
-        """Return True if a CA, or a certificate of the chain that leads to one, issued the certificate.
-        None of them may have expired."""
+        """Return True if the certificate was issued by one of these CAs, directly or through its chain.
+
+        A CA or certificate of the chain that has expired does not count.
+        """
         authorities = [one for one in authorities if not _has_expired(one, now_s)]
         between = [one for one in self._chain[1:] if not _has_expired(one, now_s)]
         current = self._chain[0]
@@ -55,7 +58,7 @@ class PeerCertificate:
 
 
 class PeerCertificates:
-    """The certificates of all callers that are connected to one server, which owns `run`."""
+    """The certificates of all callers that are connected to one server. The server runs `run` in a task."""
 
     def __init__(self, tls: PeerTls) -> None:
         self._tls = tls
@@ -66,9 +69,9 @@ class PeerCertificates:
     def hold(
         self, auth_context: Mapping[str, Sequence[bytes]], end: Callable[[str], None]
     ) -> Callable[[], None]:
-        """Watch the certificate of a stream, and return the function that ends the watch when the stream is over.
+        """Check the certificate of a stream from now on. Return the function to call when the stream is over.
 
-        `end` is called once with a reason, when the certificate would open no connection any more.
+        `end` is called once with a reason, when the certificate could open no connection any more.
         """
         key = object()
         self._held[key] = (_certificate_of(auth_context), end)
@@ -84,7 +87,7 @@ class PeerCertificates:
         return _certificate_of(auth_context).refusal(self._authorities, now_s)
 
     async def run(self) -> None:
-        """Look at the certificates once a second, until it is cancelled."""
+        """Check the certificates of all streams once a second, until cancelled."""
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
             self.look(time.time())
@@ -98,7 +101,7 @@ class PeerCertificates:
                 end(reason)
 
     def _read_authorities(self) -> None:
-        """Read the CA file again. While it is being written, the known CAs stay, as for new connections."""
+        """Read the CA file again. If it is just being written, the CAs known so far stay."""
         from cryptography import x509
 
         with contextlib.suppress(OncelogError, ValueError):

@@ -1,7 +1,7 @@
-"""Requests for roles of the same process: the fields of `proto/`, with bytes that are not copied.
+"""Plain Python objects for calls between roles of one process: the fields of `proto/`, with bytes that are not copied.
 
 A protobuf message copies its bytes when they are put in and each time they are looked at. Put into another message, it
-is copied, too. A caller whose `DirectStub` `takes_plain` objects may send these instead.
+is copied, too. If `takes_plain` is true of a stub's method, a caller may send these objects instead.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,9 @@ from oncelog.ids import Partition
 
 @dataclass(slots=True)
 class AppendRequest:
-    """The fields of `storage_pb2.AppendRequest`, for an append that is not waited for."""
+    """`storage_pb2.AppendRequest` for a call within the process: a coordinator's append to its shard, without a
+    wait.
+    """
 
     partition: Partition
     coordinator_epoch: int
@@ -23,7 +25,7 @@ class AppendRequest:
 
 
 class TxnMarker(NamedTuple):
-    """The fields of `storage_pb2.TxnMarker`."""
+    """`storage_pb2.TxnMarker` for calls within the process: a transaction marker and the partitions it is for."""
 
     producer_id: int
     producer_epoch: int
@@ -39,7 +41,7 @@ class TxnMarker(NamedTuple):
 
 @dataclass(slots=True)
 class WriteTxnMarkersRequest:
-    """The fields of `storage_pb2.WriteTxnMarkersRequest`."""
+    """`storage_pb2.WriteTxnMarkersRequest` for a call within the process, from the marker sender to a leader."""
 
     markers: Sequence[TxnMarker]
     about_to_write: Callable[[TxnMarker], None]
@@ -48,7 +50,9 @@ class WriteTxnMarkersRequest:
 
 @dataclass(slots=True)
 class DeliverMarkersRequest:
-    """The fields of `marker_sender_pb2.DeliverMarkersRequest`, for decisions of several shards."""
+    """`marker_sender_pb2.DeliverMarkersRequest` for a call within the process: markers for transactions of several
+    shards.
+    """
 
     markers: Sequence[TxnMarker]
     metadata_offset: int
@@ -56,7 +60,7 @@ class DeliverMarkersRequest:
 
 @dataclass(slots=True)
 class PartitionRecords:
-    """The fields of `storage_pb2.PartitionRecords`."""
+    """`storage_pb2.PartitionRecords` for calls within the process: the batches to produce to one partition."""
 
     topic: str
     partition: int
@@ -66,7 +70,9 @@ class PartitionRecords:
 
 @dataclass(slots=True)
 class VerifyRequest:
-    """The fields of `coordinator_pb2.AddPartitionsToTxnRequest`, for one transaction of TV1 that is only verified."""
+    """`coordinator_pb2.AddPartitionsToTxnRequest` for a call within the process that only verifies one TV1
+    transaction.
+    """
 
     transactional_id: str
     producer_id: int
@@ -75,7 +81,10 @@ class VerifyRequest:
 
 
 class RequestOrigin(NamedTuple):
-    """The fields of `types_pb2.RequestOrigin`, for a client that was not refused before."""
+    """`types_pb2.RequestOrigin` for calls within the process: the connection, number and client of a request.
+
+    A request of a client that was refused before is sent as the protobuf message, which also names the refusal.
+    """
 
     listener: int
     connection: int
@@ -85,7 +94,7 @@ class RequestOrigin(NamedTuple):
 
 
 class AddPartitionsRequest(NamedTuple):
-    """The fields of `coordinator_pb2.AddPartitionsToTxnRequest`, for one transaction of TV1."""
+    """`coordinator_pb2.AddPartitionsToTxnRequest` for a call within the process, with one transaction of TV1."""
 
     transactional_id: str
     producer_id: int
@@ -95,7 +104,7 @@ class AddPartitionsRequest(NamedTuple):
 
 
 class EndTxnRequest(NamedTuple):
-    """The fields of `coordinator_pb2.EndTxnRequest`, for TV1."""
+    """`coordinator_pb2.EndTxnRequest` for a call within the process that ends a transaction of TV1."""
 
     transactional_id: str
     producer_id: int
@@ -106,7 +115,7 @@ class EndTxnRequest(NamedTuple):
 
 @dataclass(slots=True)
 class ProduceRequest:
-    """The fields of `storage_pb2.ProduceRequest`."""
+    """`storage_pb2.ProduceRequest` for a call within the process, from a listener to a storage node."""
 
     transactional_id: str
     acks: int

@@ -33,7 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def check(address: str, service: str, timeout_s: float) -> tuple[bool, str]:
-    """Return True if the service serves, and the text of its answer or why it could not be asked."""
+    """Ask the health service at this address. Return True if it says SERVING, and its answer or the reason there is
+    none.
+    """
     # Imported late: a wrong use needs none of it.
     import grpc
     from grpc_health.v1 import health_pb2, health_pb2_grpc

@@ -1,5 +1,4 @@
-"""The description of a process, whatever its role: its version, the resources that it uses, and the numbers of its
-role."""
+"""Describes a process, whatever its role: its version, the resources that it uses, and the numbers of its role."""
 
 import os
 import time
@@ -11,7 +10,9 @@ from oncelog.api.v1 import process_pb2 as pb
 
 
 class ProcessServicer:
-    """Answers the `Process` service. It is asked every few seconds, so a role only copies numbers that it has."""
+    """Answers the `Process` service, which gateways call every few seconds. So a role only copies numbers that it
+    has.
+    """
 
     def __init__(
         self, node_id: int, tell: Callable[[pb.DescribeProcessResponse], None] = lambda answer: None
@@ -37,12 +38,12 @@ class ProcessServicer:
 
 @cache
 def _version() -> str:
-    """Return oncelog's version, which is remembered: reading it costs milliseconds."""
+    """Return oncelog's version. It is cached, because reading it costs milliseconds."""
     return version("oncelog")
 
 
 def resident_bytes() -> int:
-    """Return the resident memory in bytes; 0 where the system does not tell it this way, as outside Linux."""
+    """Return the resident memory of this process in bytes; 0 if the system has no /proc, as outside Linux."""
     try:
         with open("/proc/self/statm", "rb") as found:
             return int(found.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

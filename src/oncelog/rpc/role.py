@@ -1,14 +1,19 @@
-"""The interface of a role to the process that runs it."""
+"""What a process needs of each role that it runs (controller, storage, coordinator and so on): its start and stop."""
 
 from typing import Protocol
 
 
 class Role(Protocol):
-    """A role. Its package's `wiring.build_*` builds it; roles start in order, and stop in reverse."""
+    """One part of oncelog that a process runs: controller, storage, coordinator, marker sender, listener or gateway.
+
+    Its package's `wiring.build_*` builds it; the roles of a process start in order, and stop in reverse.
+    """
 
     async def start(self) -> None:
-        """Start, and return when the role is ready to serve.
-        Raises OncelogError with a one-line reason and the way out."""
+        """Start the role, and return when it is ready to serve.
+
+        Raises OncelogError with a one-line reason and the way out.
+        """
 
     async def stop(self) -> None:
-        """End what is in flight, flush, and release files and sockets."""
+        """Stop the role: end what is in flight, flush, and release files and sockets."""

@@ -16,8 +16,11 @@ ValueT = TypeVar("ValueT")
 
 @dataclass(frozen=True)
 class SecurityImage:
-    """The security metadata at one moment. An image never changes;
-    each part keeps its identity until an update changes it."""
+    """ACLs, credentials, quotas, tokens and logouts of the cluster at one moment, as the controller's stream has told
+    them.
+
+    An image never changes. A new one shares the parts that an update leaves alone.
+    """
 
     acls: frozenset[Acl] = frozenset()
     credentials: Mapping[tuple[str, int], pb.ScramCredential] = field(

@@ -1,7 +1,8 @@
 """The methods that a process serves: from a method's path to its servicer, and from the servicer's exceptions to a
 status.
 
-Sessions and plain gRPC calls both go through here, so both see the same answers and the same errors.
+Calls over sessions (streams between processes) and plain gRPC calls both go through here. So both get the same answers
+and the same errors.
 """
 
 import asyncio
@@ -45,7 +46,7 @@ _PATH_SHOWN = 200
 
 
 class CallRefused(Exception):
-    """The end of a call with this status instead of an answer."""
+    """Raised to end a call with this gRPC status instead of an answer."""
 
     def __init__(self, code: StatusCode, message: str) -> None:
         super().__init__(message)
@@ -63,20 +64,20 @@ def check_caller(role: str, path: str) -> None:
 
 @functools.lru_cache(maxsize=256)
 def _log_once(refused: str) -> None:
-    """Log a refusal once: a peer that repeats its call must not fill the log."""
+    """Log a refusal, but each text only once: a peer that repeats its call must not fill the log."""
     logger.warning("refused: %s (told once)", refused)
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A method with the function of the servicer that answers it: `answer(request, context)`."""
+    """One method that this process serves, with the servicer's function that answers it: `answer(request, context)`."""
 
     method: Method
     answer: Callable[..., Any]
     """It returns an awaitable of the response. A method that answers a stream returns an iterator of responses."""
 
     def read(self, request: bytes) -> Message:
-        """Return the request of a unary method. Raises CallRefused."""
+        """Return the request of a unary method, parsed from its bytes. Raises CallRefused."""
         if not self.method.is_unary:
             raise CallRefused(
                 StatusCode.UNIMPLEMENTED, f"{self.method.path} is a stream: call it with plain gRPC"
@@ -94,7 +95,9 @@ class Served:
         return response.SerializeToString()
 
     async def called(self, answer: Awaitable[AnswerT]) -> AnswerT:
-        """Return the result of awaiting `answer`; its exceptions become a status that names the method."""
+        """Return the result of awaiting `answer`. Its exceptions are raised as CallRefused, with a status and the
+        method's name.
+        """
         try:
             return await answer
         except StopAsyncIteration:
@@ -123,14 +126,16 @@ class Served:
 
 
 class ServedMethods:
-    """The methods that this process serves. `add` adds those of a role as it starts;
-    before, its calls are answered UNAVAILABLE."""
+    """The methods that this process serves now. `add` adds those of a role when it starts.
+
+    Before that, its calls are answered UNAVAILABLE.
+    """
 
     def __init__(self) -> None:
         self._served: dict[str, Served] = {}
 
     def add(self, service_name: str, servicer: object) -> None:
-        """Serve the methods that `servicer` has of a service: `STORAGE` and its like of `oncelog.rpc.contract`."""
+        """Serve the methods of a service (a name such as `STORAGE` of `oncelog.rpc.contract`) that `servicer` has."""
         for method in SERVICES[service_name].methods.values():
             answer = getattr(servicer, method.name, None)
             if answer is not None:

@@ -1,4 +1,4 @@
-"""The gRPC server of a process: its services as plain gRPC, `Peer` for sessions, health and reflection.
+"""The gRPC server of a process: its services as plain gRPC, sessions (streams of calls), health and reflection.
 
     server = RpcServer("0.0.0.0", 9090, limits)
     server.served.add(STORAGE, storage.servicer)
@@ -42,8 +42,10 @@ _SESSION_PATH = SERVICES[PEER].methods["Session"].path
 
 
 class RpcServer:
-    """The server of one process. `start` binds, `stop` lets calls in flight finish.
-    `served` may be filled before and after."""
+    """The gRPC server of one process. `start` binds its address, `stop` lets calls in flight finish.
+
+    `served` has the methods that it answers; more can be added while it runs.
+    """
 
     def __init__(self, host: str, port: int, limits: SessionLimits) -> None:
         self._host = host
@@ -60,7 +62,7 @@ class RpcServer:
 
     @property
     def calls_in_flight(self) -> int:
-        """The number of calls in flight, over sessions."""
+        """The number of calls from other processes that are not answered yet. Plain gRPC calls do not count."""
         return self._peer.calls_in_flight
 
     @property
@@ -69,7 +71,7 @@ class RpcServer:
         return self._is_ready
 
     async def start(self) -> None:
-        """Bind and serve. Raises OncelogError when the address cannot be had."""
+        """Bind the address and serve. Raises OncelogError when the address cannot be had."""
         server = grpc.aio.server(
             options=server_options(self._limits), maximum_concurrent_rpcs=PLAIN_CALLS_MAX
         )
@@ -113,19 +115,19 @@ class RpcServer:
         await server.stop(0)
 
     async def set_ready(self, is_ready: bool) -> None:
-        """Set what the health service says of the whole process; probes and load balancers ask it."""
+        """Set whether the health service says that this process is ready; probes and load balancers ask it."""
         self._is_ready = is_ready
         status = health_pb2.HealthCheckResponse
         await self._health.set("", status.SERVING if is_ready else status.NOT_SERVING)
 
 
 class _ContractHandler(grpc.GenericRpcHandler):  # type: ignore[misc]
-    """Finds the servicer's method when a call comes, so roles may be added while the server runs."""
+    """Finds the servicer's method for gRPC when a call comes, so roles may be added while the server runs."""
 
     def __init__(
         self, served: ServedMethods, peer: PeerServicer, certificates: PeerCertificates | None
     ) -> None:
-        """`certificates`: None where calls are plain, and no caller has to prove a role."""
+        """`certificates` checks those of callers; None: calls are without TLS, and any process may call."""
         self._served = served
         self._certificates = certificates
         self._session = grpc.stream_stream_rpc_method_handler(
@@ -155,7 +157,7 @@ def _require_good(certificates: PeerCertificates, context: grpc.aio.ServicerCont
 
 
 def _ends_task(reasons: list[str]) -> Callable[[str], None]:
-    """Return a function that ends the present task, and leaves its reason in `reasons`."""
+    """Return a function that adds its argument, a reason, to `reasons` and cancels the current task."""
     task = asyncio.current_task()
     assert task is not None
 
@@ -167,8 +169,10 @@ def _ends_task(reasons: list[str]) -> Callable[[str], None]:
 
 
 def _handler(served: Served, certificates: PeerCertificates | None) -> grpc.RpcMethodHandler:
-    """Return gRPC's handler of a method. Unary calls run as those of a session;
-    streams are the servicer's own generators."""
+    """Return the object by which gRPC calls this method.
+
+    A unary call is served like a call over a session. A stream is the servicer's own generator.
+    """
     method = served.method
     if method.is_unary:
 
@@ -230,7 +234,9 @@ def _handler(served: Served, certificates: PeerCertificates | None) -> grpc.RpcM
 
 
 def _admit(context: grpc.aio.ServicerContext, path: str) -> None:
-    """Check that the caller's role may call the method, and tell the servicer the role. Raises CallRefused."""
+    """Raise CallRefused if the caller's role may not call the method; else store the role for the servicer
+    (`CALLER_ROLE`).
+    """
     role = role_of(context.auth_context())
     check_caller(role, path)
     CALLER_ROLE.set(role)

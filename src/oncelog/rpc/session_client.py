@@ -1,11 +1,12 @@
-"""The calling end of sessions: stubs that look like gRPC's, many calls on one stream (ADR 0013).
+"""The calling end of sessions: a session is one gRPC stream to another process that carries many calls (ADR 0013).
 
     session = PeerSession("10.0.0.7:9090", limits)
     storage = SessionStub(session, STORAGE)
     response = await storage.Produce(request, timeout=1.0)
 
-The stream is opened by the first call. When it breaks, every call on it fails at once with PeerUnavailable, and after a
-jittered pause the next call opens another. Calls of one turn of the loop leave in one frame.
+The stubs look like gRPC's. The stream is opened by the first call. When it breaks, every call on it fails at once with
+PeerUnavailable, and after a jittered pause the next call opens another. Calls of one turn of the event loop leave in
+one frame.
 """
 
 import asyncio
@@ -33,14 +34,16 @@ CLOSED = "this session is closed"
 
 
 class SessionStub:
-    """The unary methods of one service, called over a session."""
+    """Calls the unary methods of one service at another process, over a session (a stream that carries many calls)."""
 
     def __init__(self, session: "PeerSession", service_name: str) -> None:
         self._session = session
         self._methods = SERVICES[service_name].methods
 
     def __getattr__(self, name: str) -> UnaryCall:
-        """Return a method at its first call; from then on it is an attribute."""
+        """Return the service's method of this name as a call. It is kept as an attribute, so this runs once per
+        method.
+        """
         method = None if name.startswith("_") else self._methods.get(name)
         if method is None or not method.is_unary:
             raise AttributeError(name)
@@ -58,8 +61,10 @@ def _session_call(session: "PeerSession", method: Method) -> UnaryCall:
 
 
 class PeerSession:
-    """The session with one address: at most one stream at a time.
-    `close` it when the address is not needed any more."""
+    """The calls of this process to one address. They share one gRPC stream, which is opened when it is needed.
+
+    `close` it when the address is not needed any more.
+    """
 
     def __init__(self, address: str, limits: SessionLimits) -> None:
         self.address = address
@@ -75,10 +80,10 @@ class PeerSession:
     async def call(
         self, path: str, serialize: Callable[[], bytes], timeout_s: float | None
     ) -> bytes:
-        """Return the serialized response. Raises PeerUnavailable, TimeoutError, and OncelogError as the servicer raised
-        it.
+        """Call the method at `path`, and return the serialized response.
 
-        `serialize` makes the request when its turn has come, so a waiting call takes no memory twice.
+        `serialize` makes the request when its turn has come, so a waiting call takes no memory twice. Raises
+        PeerUnavailable, TimeoutError, and OncelogError as the servicer raised it.
         """
         stream = self._stream
         if stream is None or stream.is_over or stream.is_retired:
@@ -94,7 +99,10 @@ class PeerSession:
 
     @property
     def is_open(self) -> bool:
-        """True if a call now needs no new stream; gRPC's pings find out when the other end is gone."""
+        """True if the stream is open, so that a call now needs no new one.
+
+        When the other end is gone, gRPC's pings find out.
+        """
         stream = self._stream
         return stream is not None and not stream.is_over and not stream.is_retired
 
@@ -105,14 +113,14 @@ class PeerSession:
             task.cancel()
 
     async def close(self) -> None:
-        """End the session, and wait for its end."""
+        """Fail the calls in flight, end the stream, and wait for its end."""
         self.end()
         if self._tasks:
             await asyncio.wait(self._tasks)
 
     @property
     def has_ended(self) -> bool:
-        """True once no task of the session runs any more."""
+        """True once the session was ended and its stream has closed its connection."""
         return self._is_closed and not self._tasks
 
     def _open(self) -> "_Stream":
@@ -137,7 +145,7 @@ class PeerSession:
 
 
 class _Call:
-    """One call, waiting for its turn or for its reply."""
+    """One call of this process to another: it waits for its turn to be sent, or for its reply."""
 
     __slots__ = (
         "bytes_sent", "caller", "deadline", "path", "reply", "serialize", "was_sent"
@@ -160,7 +168,7 @@ class _Call:
 
 
 class _Stream:
-    """One stream from its opening to its end; the calls on it share its fate."""
+    """One gRPC stream of a session from its opening to its end. When it breaks, all calls on it fail."""
 
     def __init__(
         self,
@@ -210,14 +218,14 @@ class _Stream:
             raise
 
     def _give_up(self, call_id: int) -> None:
-        """Give up a call whose caller waits no longer; tell the peer, if the peer knows the call."""
+        """Drop a call whose caller waits no longer. If it was sent, tell the other process to cancel it."""
         call = self._take(call_id)
         if call is not None and call.was_sent:
             self._cancelled.append(call_id)
             self._has_work.set()
 
     def _take(self, call_id: int) -> _Call | None:
-        """Remove the call from those in flight, and return it. Its place is free for the next in the queue."""
+        """Remove the call from those in flight, and return it. The next call in the queue may then be sent."""
         call = self._calls.pop(call_id, None)
         if call is None:
             return None
@@ -248,7 +256,7 @@ class _Stream:
     # ------------------------------------------------------------------------------------------------- stream
 
     async def run(self) -> None:
-        """Run the stream until it ends; then every call on it fails."""
+        """Open the stream, and send and receive on it until it ends. Then every call on it fails."""
         try:
             channel = open_channel(self._address, self._limits)
         except OncelogError as error:
@@ -262,7 +270,10 @@ class _Stream:
             await channel.close()
 
     def finish(self, reason: str) -> None:
-        """Fail the calls in flight, once. It is also called when `run` was cancelled before its first step."""
+        """Fail the calls in flight, because the stream has ended. A second call does nothing.
+
+        It is also called when `run` was cancelled before its first step.
+        """
         if self.is_over:
             return
         self.is_over = True
@@ -272,7 +283,7 @@ class _Stream:
         self._fail_all(reason)
 
     async def _serve(self, channel: grpc.aio.Channel) -> str:
-        """Open the stream and serve it. Return why it ended."""
+        """Open the gRPC stream, send calls and receive replies until it ends. Return the reason of its end."""
         stream: grpc.aio.StreamStreamCall = channel.stream_stream(
             _SESSION_PATH,
             request_serializer=SessionFrame.SerializeToString,
@@ -305,7 +316,7 @@ class _Stream:
                 )
 
     async def _write(self, stream: grpc.aio.StreamStreamCall) -> None:
-        """Write frames until the stream ends; the reader learns why it did."""
+        """Write frames with calls until the stream ends. An error is not raised here: the reader gets it."""
         try:
             await self._write_frames(stream)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):

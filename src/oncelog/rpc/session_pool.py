@@ -1,4 +1,4 @@
-"""The sessions of a process, one for each address it calls."""
+"""The sessions of a process (the streams that carry its calls), one for each address it calls."""
 
 import asyncio
 from collections.abc import Collection
@@ -8,7 +8,10 @@ from oncelog.rpc.sessions import SessionLimits
 
 
 class SessionPool:
-    """Sessions by address, made on demand. A session costs nothing until its first call."""
+    """The sessions of this process (streams that carry its calls) by address, made on demand.
+
+    A session costs nothing until its first call.
+    """
 
     def __init__(self, limits: SessionLimits) -> None:
         self.limits = limits
@@ -22,7 +25,7 @@ class SessionPool:
         return session
 
     def keep_only(self, addresses: Collection[str]) -> None:
-        """End every session to another address: the node there has left or moved."""
+        """End every session with an address that is not among these: the node there has left or moved."""
         for address in [address for address in self._sessions if address not in addresses]:
             session = self._sessions.pop(address)
             session.end()

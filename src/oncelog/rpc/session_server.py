@@ -1,7 +1,8 @@
-"""The serving end of sessions: calls come in frames, run as tasks, and their replies leave in frames (ADR 0013).
+"""The serving end of sessions: calls of another process come in frames of a stream, and run as tasks (ADR 0013).
 
-Whatever is ready in one turn of the loop leaves together, so load makes frames larger and not more frequent. A session
-that holds too many calls or bytes is not read from until some are done: HTTP/2 flow control then holds up the caller.
+Their replies leave in frames, too. All that are ready in one turn of the event loop leave together, so load makes
+frames larger and not more frequent. A session that holds too many calls or bytes is not read from until some are done:
+HTTP/2 flow control then holds up the caller.
 """
 
 import asyncio
@@ -44,7 +45,9 @@ LATE = (StatusCode.DEADLINE_EXCEEDED.value[0], "the caller's deadline passed")
 
 
 class PeerServicer:
-    """The `Peer` service: every session of this process. `drain` before the server stops."""
+    """The `Peer` service: answers the sessions (streams of calls) of all other processes. `drain` before the server
+    stops.
+    """
 
     def __init__(
         self,
@@ -87,7 +90,7 @@ class PeerServicer:
                 forget()
 
     async def drain(self, timeout_s: float) -> None:
-        """Refuse new calls, finish those in flight, and end every session; cut them off after `timeout_s`."""
+        """Refuse new calls, let those in flight finish, and end every session; cut them off after `timeout_s`."""
         sessions = list(self._sessions)
         self._is_draining = True
         for session in sessions:
@@ -104,7 +107,7 @@ class PeerServicer:
 
 
 class _Call:
-    """One call in flight."""
+    """One call of another process that is not answered yet."""
 
     __slots__ = ("bytes_held", "deadline", "has_begun", "is_late", "task")
 
@@ -117,7 +120,7 @@ class _Call:
 
 
 class ServerSession:
-    """One stream from one process."""
+    """One stream on which another process sends calls, and gets their replies."""
 
     def __init__(
         self,
@@ -126,7 +129,7 @@ class ServerSession:
         context: grpc.aio.ServicerContext,
         role: str | None = None,
     ) -> None:
-        """`role` is the caller's; None: there is no TLS, and every call is allowed."""
+        """`role` is the one in the caller's certificate; None: there is no TLS, and every call is allowed."""
         self._served = served
         self._context = context
         self._role = role
@@ -154,7 +157,7 @@ class ServerSession:
         return len(self._calls)
 
     async def run(self) -> None:
-        """Serve until the caller ends the stream, it breaks, or the session is drained."""
+        """Serve calls until the caller ends the stream, it breaks, or the session is drained."""
         try:
             async with asyncio.TaskGroup() as group:
                 writer = group.create_task(self._write())
@@ -171,11 +174,16 @@ class ServerSession:
             self.ended.set()
 
     def drain(self) -> None:
-        """Refuse new calls; `run` returns when the last reply is written. `PeerServicer.drain` cuts off."""
+        """Refuse new calls, and let `run` return when the last reply is written. `PeerServicer.drain` has the time
+        limit.
+        """
         self._is_draining.set()
 
     def expire(self, why: str) -> None:
-        """Refuse new calls as `drain` does, for the reason `why`; `run` returns within DRAINED_WITHIN_S."""
+        """Refuse new calls for the reason `why`, as the caller's certificate is no longer good.
+
+        `run` returns when the last reply is written, at the latest after DRAINED_WITHIN_S.
+        """
         self._why_draining = why
         self._drained_within_s = DRAINED_WITHIN_S
         self._is_draining.set()

@@ -1,5 +1,6 @@
-"""The common terms of both ends of a session between two processes: its bounds, and the errors of a caller (ADR
-0013)."""
+"""What both ends of a session share: its bounds, and the errors that a caller gets. A session is a stream that carries
+the calls of one process to another (ADR 0013).
+"""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -8,8 +9,10 @@ from oncelog.errors import OncelogError
 
 
 class PeerTls(Protocol):
-    """The certificate by which a process proves its role (`mutual_tls.py`).
-    Its methods raise OncelogError that names a file. The credentials are gRPC's, which this module does not load."""
+    """The certificate, key and CA by which a process proves its role to others (`mutual_tls.py`).
+
+    Its methods raise OncelogError that names a file. The credentials are gRPC's, which this module does not load.
+    """
 
     def channel_credentials(self) -> object: ...
 
@@ -20,7 +23,10 @@ class PeerTls(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """The bounds of one session. Both ends hold them, so a caller waits where it is instead of filling its peer."""
+    """The bounds of one session: calls, bytes, timeouts, pings.
+
+    Both ends have the same ones, so a caller waits for its turn instead of overloading the other process.
+    """
 
     calls_max: int = 8192
     """The most calls in flight. A caller beyond them waits its turn; a server with twice as many stops reading. They
@@ -58,9 +64,10 @@ class SessionLimits:
 
 
 class PeerUnavailable(OncelogError):
-    """The other process could not be reached, went away, or refused to serve. The outcome of the call is unknown.
+    """The other process could not be reached, went away, or refused to serve.
 
-    Unless `was_sent` is False: then the call surely had no effect, and may be sent to another process.
+    If `was_sent` is False, the call surely had no effect, and may be sent to another process. Otherwise its outcome is
+    unknown.
     """
 
     def __init__(self, message: str, *, was_sent: bool = True) -> None:
@@ -69,7 +76,7 @@ class PeerUnavailable(OncelogError):
 
 
 class MethodMissing(PeerUnavailable):
-    """The other process is of an older version that has no such method: the call surely had no effect."""
+    """The other process runs an older version without this method: the call surely had no effect."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, was_sent=False)

@@ -1,4 +1,4 @@
-"""The stubs of the roles as types: the unary methods of each service in `proto/`.
+"""The types of the stubs: for each service in `proto/` a protocol with its unary methods.
 
 `DirectStub` and `SessionStub` find their methods as they are called, so they carry no types. The code of the roles sees
 these protocols. A new method of `proto/` gets a line here: `tests/unit/rpc/test_stubs.py` compares them with it.
@@ -19,7 +19,9 @@ ResponseT = TypeVar("ResponseT", covariant=True)
 
 
 class Unary(Protocol[RequestT, ResponseT]):
-    """A unary method of a stub."""
+    """The type of a unary method of a stub: it takes a request and a timeout in seconds, and its response is
+    awaited.
+    """
 
     def __call__(self, request: RequestT, timeout: float | None = None) -> Awaitable[ResponseT]: ...
 

@@ -1,7 +1,7 @@
-"""Trace context across a call: the caller's span, and the transaction that the answer names (ADR 0028).
+"""Trace context across a call between processes (ADR 0028).
 
-The caller sends the span that calls, and its transaction's trace where it is known. The answer names the transaction
-that the call turned out to belong to. Every span that waits for the answer belongs to that transaction, too.
+The caller sends its current span, and its transaction's trace where that is known. The answer names the trace of the
+transaction that the call turned out to belong to. Every span that waits for the answer is moved into that trace.
 """
 
 from typing import TYPE_CHECKING
@@ -22,7 +22,9 @@ def trace_message(trace: TransactionTrace, *, is_kept: bool) -> TraceContext:
 
 
 def read_trace(message: TraceContext) -> tuple[TransactionTrace, bool] | None:
-    """Return the trace, and True if it is kept; None for an empty message or one that cannot be read."""
+    """Return the trace in this message, and True if it is to be exported; None if the message is empty or cannot be
+    read.
+    """
     found = read_traceparent(message.traceparent)
     if found is None:
         return None
@@ -30,12 +32,12 @@ def read_trace(message: TraceContext) -> tuple[TransactionTrace, bool] | None:
 
 
 def calling_span() -> "spans.Span | None":
-    """Return the span that makes a call now; None in a process without tracing."""
+    """Return the current span, as the caller of a call; None in a process without tracing."""
     return None if spans.recorder is None else spans.current()
 
 
 def write_caller(call: "SessionCall", caller: "spans.Span | None") -> None:
-    """Write the caller's span into a SessionCall."""
+    """Write the caller's span, and its transaction's trace if known, into the message of a call."""
     if caller is None:
         return
     home = caller.home
@@ -48,7 +50,7 @@ def write_caller(call: "SessionCall", caller: "spans.Span | None") -> None:
 
 
 def serving_span(path: str, call: "SessionCall") -> "spans.Span | spans.Nothing":
-    """Return the outermost span of a call that names its caller's span; NOTHING for one without."""
+    """Return the span of a call that is served here, below the caller's span. NOTHING if the call names no span."""
     caller = read_traceparent(call.traceparent) if spans.recorder is not None else None
     if caller is None:
         return spans.NOTHING
@@ -64,14 +66,16 @@ def serving_span(path: str, call: "SessionCall") -> "spans.Span | spans.Nothing"
 
 
 def answered_trace(served: "spans.Span | spans.Nothing") -> TraceContext | None:
-    """Return the trace for the SessionReply if the call was of a transaction, else None."""
+    """Return the trace of the transaction that this served call belonged to, for its reply; None: it belonged to
+    none.
+    """
     if not isinstance(served, spans.Span) or served.home.trace is None:
         return None
     return trace_message(served.home.trace, is_kept=served.home.is_kept)
 
 
 def take_answered(reply: "SessionReply", caller: "spans.Span | None") -> None:
-    """Move the spans that waited for this reply into the trace that the reply names."""
+    """Move the caller's spans that waited for this reply into the trace that the reply names."""
     if caller is None or not reply.HasField("trace"):
         return
     known = read_trace(reply.trace)

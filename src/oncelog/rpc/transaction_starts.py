@@ -1,9 +1,9 @@
-"""Calls the coordinator for the start of the newest transaction of a transactional.id, running or ended.
+"""Asks the coordinator when the newest transaction of a transactional.id began, running or ended.
 
-Under TV1 the transactions of a producer share a producer epoch. So a marker that was held up on its way looks like the
+Under TV1 the transactions of a producer share a producer epoch. So a marker that was delayed on its way looks like the
 marker of the transaction that is open when it arrives. The marker names the start of its own transaction. The process
 that verified the open transaction knows when that one began, until its partition gets another leader or it restarts.
-Then this module calls the coordinator (facts 9, Markers).
+After that it must ask the coordinator, by this module (facts 9, Markers).
 """
 
 from typing import Final
@@ -24,9 +24,10 @@ class TransactionStarts:
         self._directory = directory
 
     async def start_of(self, transactional_id: str, producer_id: int) -> int | None:
-        """Return the transaction's start in ms since 1970; 0: this id has no transaction of this producer. None: no
-        answer came, ask again. The answer holds for this moment; a transaction that begins later has a later start, or
-        another one."""
+        """Return when the newest transaction of this id began, in ms since 1970. It holds for this moment only.
+
+        0: the id has no transaction of this producer. None: no answer came; try again.
+        """
         image = self._metadata.image
         stub = transaction_coordinator(self._directory, image, transactional_id)
         if stub is None:
@@ -54,6 +55,6 @@ class TransactionStarts:
 
 
 def _owner(image: MetadataImage, transactional_id: str) -> tuple[int, int]:
-    """Return the node and the coordinator epoch of the id's shard."""
+    """Return the coordinator's node id and its coordinator epoch, for the shard of this transactional.id."""
     shard = image.shard_for(TRANSACTION, transactional_id)
     return (-1, -1) if shard is None else (shard.coordinator, shard.coordinator_epoch)

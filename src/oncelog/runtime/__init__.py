@@ -1,4 +1,6 @@
-"""The driver of machines in a real process: an owner task, a clock, timers, and the commit gate."""
+"""Runs state machines in a real process: a driver gives them events, writes their records and releases their
+replies.
+"""
 
 from oncelog.runtime.clock import Clock, SystemClock
 from oncelog.runtime.driver import Driver, DriverStopped

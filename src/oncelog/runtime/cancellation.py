@@ -10,10 +10,8 @@ def was_cancelled() -> bool:
     """Return True if the current task was asked to end.
 
     A cancellation may come together with an error, and the task then sees the error alone: the Redis client answers a
-    timeout. A loop that goes on after errors must ask this, or it never ends.
-
-    Python 3.11's task group leaves its parent marked as cancelled when a member fails. A task that goes on after that
-    must not ask.
+    timeout. A loop that continues after errors must check this, or it never ends. Python 3.11's task group leaves its
+    parent marked as cancelled when a member fails. A task that continues after that must not check it.
     """
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

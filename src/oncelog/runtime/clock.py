@@ -1,4 +1,4 @@
-"""Clocks: the time of a driver, which a test can replace."""
+"""Clocks: the time by which a state machine decides. A test can replace it."""
 
 import time
 from typing import Protocol

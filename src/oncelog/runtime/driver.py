@@ -1,4 +1,4 @@
-"""One machine, its journal, and the commit gate between decisions and the world.
+"""One state machine, its journal, and the commit gate: replies and sends wait until their records are committed.
 
 ```
 submit(event) ── enrich ── decide ── apply ──▶ queue ──▶ append (group commit) ──▶ release replies, sends, timers
@@ -6,13 +6,13 @@ submit(event) ── enrich ── decide ── apply ──▶ queue ──▶
                                        └── append at once, where nothing is waited for ───────▲
 ```
 
-`decide` and `apply` run in one synchronous step, so no lock is needed; the next decision sees applied state at once.
-What a decision says to the world waits behind every record appended before it, a read's reply too: otherwise a reader
-could be told of a state that a failed append takes back. Everything that queues while an append is under way goes
-into the next one.
+A machine is pure: `decide` returns records and effects for an event, `apply` changes its state by a record. The driver
+runs both without an await in between. So no lock is needed, and the next decision sees applied state at once. The
+effects of a decision wait behind every record appended before it, a read's reply too: otherwise a reader could be told
+of a state that a failed append takes back. Everything that queues while an append is under way goes into the next one.
 
-When an append fails the machine is ahead of its journal; when `apply` breaks, the machine is not to be trusted. In both
-cases the driver refuses what waits, stops, and calls `on_failure`: the owner drops the machine and replays.
+When an append fails, the machine is ahead of its journal; when `apply` raises, its state cannot be trusted. In both
+cases the driver refuses the requests that wait, stops, and calls `on_failure`: the owner drops the machine and replays.
 """
 
 import asyncio
@@ -59,9 +59,9 @@ STOP_TIMEOUT_S: Final = 2.0
 
 
 class DriverStopped(OncelogError):
-    """The machine was dropped before this event was decided or its records committed: the outcome is unknown.
+    """The state machine was dropped before this event was decided or its records committed: the outcome is unknown.
 
-    `error_code` is what a client is told: retry here, or look for the owner elsewhere.
+    `error_code` is what the client gets: it tells it to retry here, or to look for the owner elsewhere.
     """
 
     def __init__(self, error_code: ErrorCode) -> None:
@@ -81,14 +81,15 @@ class _Waiting:
 
 
 class Driver:
-    """Owns one machine. `start` replays; `submit` decides; `stop` refuses what is left.
+    """Runs one state machine: it gives it events, writes its records to the journal, and then releases its effects.
 
-    `send` takes the machine's `Send` effects. `enrich` completes an event right before it is decided (a producer id, a
-    feature level): timers need that as requests do. `on_label(label)` counts decisions; `observe(event, decision, now)`
-    sees each one, and `committed(event, decision, decided_ns)` each one that the world may know of, in the context of
-    its caller. `on_failure` is called once at most. `append_at_once(records)` says whether the journal has committed
-    them without a wait. Where it says no, it has written nothing, and its `append` is asked. `confirm` returns when the
-    journal knows that nobody else has written to it, or raises AppendFailed; it is never called beside an append.
+    `start` replays; `submit` and `ask` decide events; `stop` refuses what is left. `send` gets the machine's `Send`
+    effects. `enrich` completes an event right before it is decided (a producer id, a feature level): timers need that
+    as requests do. `on_label(label)` counts decisions. `observe(event, decision, now)` is called with each one.
+    `committed(event, decision, decided_ns)` is called once its records are committed, in the context of its caller.
+    `on_failure` is called once at most. `append_at_once(records)` says whether the journal has committed them without a
+    wait. Where it says no, it has written nothing, and its `append` is called. `confirm` returns when the journal knows
+    that no other writer has written to it, or raises AppendFailed; it is never called beside an append.
     """
 
     def __init__(
@@ -131,7 +132,10 @@ class Driver:
         self._next_request_id = 0
 
     async def start(self) -> None:
-        """Replay the journal, then let `resume`'s effects out. Raises what the journal's replay raises."""
+        """Replay the journal into the state machine, then release the effects that `resume` returns: timers and sends.
+
+        Raises what the journal's replay raises.
+        """
         async for offset, record in self._journal.replay():
             self.machine.apply(offset, record)
         self._next_offset = self._journal.next_offset
@@ -141,21 +145,25 @@ class Driver:
 
     @property
     def stopped(self) -> ErrorCode | None:
-        """None while events are decided; otherwise the error that clients are told."""
+        """None while the state machine runs; otherwise the error code that clients get."""
         return self._stopped
 
     @property
     def is_settled(self) -> bool:
-        """True if every decision is committed: the machine's state may be told."""
+        """True if every decision is committed, so that the state machine's state may be told to clients."""
         return self._stopped is None and not self._queue and not self._appending
 
     def request_id(self) -> int:
-        """Return an id for an event whose reply the caller awaits with `ask`."""
+        """Return a new id, for an event whose answer the caller awaits with `ask`."""
         self._next_request_id += 1
         return self._next_request_id
 
     async def ask(self, event: _Event, request_id: int) -> Answer:
-        """Decide `event`, which carries `request_id`, and return its reply once committed. Raises DriverStopped."""
+        """Let the state machine decide on `event`, which carries `request_id`; return its answer once the records are
+        committed.
+
+        Raises DriverStopped.
+        """
         if len(self._replies) >= WAITING_MAX:
             raise DriverStopped(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -167,9 +175,12 @@ class Driver:
             self._replies.pop(request_id, None)
 
     def ask_at_once(self, event: _Event) -> Answer | None:
-        """Decide an event and return its reply, if that can be committed in this step. None: call `ask`, which waits or
-        raises the error. Nothing was decided then: `decide` changes nothing, and its records are written before they
-        are applied."""
+        """Let the state machine decide on an event, and return its answer if it succeeds and its records can be
+        committed without a wait.
+
+        None: nothing was written or changed, and the caller uses `ask`, which waits or raises the error. A machine's
+        `decide` changes nothing by itself.
+        """
         if not self.is_settled:
             return None
         try:
@@ -188,7 +199,9 @@ class Driver:
         return reply.answer
 
     def submit(self, event: _Event) -> None:
-        """Decide `event` now. Its effects follow when its records are committed. Raises DriverStopped."""
+        """Let the state machine decide on `event` now. Its effects are released when its records are committed. Raises
+        DriverStopped.
+        """
         if self._stopped is not None:
             raise DriverStopped(self._stopped)
         event, decision, now = self._decide(event)
@@ -204,7 +217,7 @@ class Driver:
             self._let_out(event, decision, decided_ns)
 
     def _decide(self, event: _Event) -> tuple[_Event, Decision[_Record], Millis]:
-        """Return the event with what it lacked, the decision on it, and the time of the decision."""
+        """Complete the event (`enrich`), and return it with the state machine's decision on it and the time of that."""
         if self._enrich is not None:
             event = self._enrich(event)
         now = self._clock.now()
@@ -216,7 +229,10 @@ class Driver:
             raise DriverStopped(ErrorCode.UNKNOWN_SERVER_ERROR) from error
 
     def _take(self, event: _Event, decision: Decision[_Record], now: Millis) -> int:
-        """Apply the decision, and tell the observers. Return its Unix time in ns, or 0 if no callback needs it."""
+        """Apply the decision's records to the state machine, and call the observers.
+
+        Returns the time of the decision in ns of Unix time, or 0 if no callback needs it.
+        """
         if decision.records or decision.unlogged:
             self._apply(decision.records, decision.unlogged)
         if self._on_label is not None and decision.label:
@@ -226,7 +242,9 @@ class Driver:
         return 0 if self._committed is None else time.time_ns()
 
     async def stop(self, error_code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
-        """Refuse waiting requests with `error_code`, and give the append under way a moment to end."""
+        """Stop running the state machine: requests that wait get `error_code`, and an append under way gets a moment to
+        end.
+        """
         self._refuse(error_code)
         writer = self._writer
         if writer is None or writer is asyncio.current_task():
@@ -280,8 +298,10 @@ class Driver:
                     )
 
     async def _is_durable(self, batch: list[_Waiting]) -> bool:
-        """Return True once the journal has the batch's records.
-        For a batch without records, the journal confirms its one writer."""
+        """Append the records of these decisions; return True once the journal has them.
+
+        If they have no records but one needs confirmation, the journal confirms that no other writer has written to it.
+        """
         if len(batch) == 1:
             records = batch[0].decision.records
         else:
@@ -295,7 +315,9 @@ class Driver:
         return await self._has("confirming", self._confirm())
 
     async def _has(self, doing: str, call: Awaitable[object]) -> bool:
-        """Await the journal's call. False: the journal did not do it, or may not have; the machine is lost."""
+        """Await an append or confirmation of the journal. False: it failed or its outcome is unknown, so the state
+        machine was dropped.
+        """
         self._appending = True
         try:
             await call
@@ -364,7 +386,7 @@ class Driver:
                 self._set_timer(SetTimer(name, TIMER_RETRY_MS, event))
 
     def _break(self, doing: str, error: Exception) -> None:
-        """Stop because of a bug: state and journal may disagree, and the owner replays."""
+        """Stop running the state machine because of a bug: it may disagree with the journal, so its owner replays."""
         _log.error("%s: broke while %s; the machine is replayed", self.name, doing, exc_info=error)
         if self._stopped is None:
             self._refuse(ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -1,4 +1,4 @@
-"""The journal of metadata."""
+"""Revision 1 of the database: the table of the metadata journal."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,7 @@
-"""The row that every append is checked against: the active controller, and the producer ids that are given away."""
+"""Revision 2 of the database: the row that every append is checked against.
+
+It has the active controller and the next producer id to give out.
+"""
 
 import sqlalchemy as sa
 from alembic import op
