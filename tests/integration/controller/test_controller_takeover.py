@@ -338,8 +338,6 @@ async def restarts_under_load(url, server):
                 count = len(firsts)
                 await until(lambda count=count: more_than(firsts, count + 20))
             finished.set()
-        # On a busy machine a restart outlasts the lease, and the other controller takes over.
-        assert await active_of(started) in started
     assert len(firsts) == len(set(firsts))
 
 
