@@ -1,5 +1,5 @@
 """Producer ids from blocks that the controller gives out. `claim` is immediate: the next block is fetched ahead of need
-(facts 9).
+(docs/kafka-facts.md, 9).
 
 The controller journals a block before it answers with it, and only one process uses a block. So an id is never used
 twice. A crash loses the rest of a block, which costs nothing but numbers.

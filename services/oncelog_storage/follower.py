@@ -134,9 +134,10 @@ class FollowerReplica(FollowedLog):
         hosted.offline = None
 
     async def _start_over(self, offset: int) -> None:
-        """Drop the log, and begin an empty one at the leader's log start.
+        """Drop this replica's whole log, and begin an empty one at `offset`, the start of the leader's log.
 
-        The leader's log begins behind the end of this log, or has another history.
+        There are three reasons: the leader's log does not have the offset where this one ends, no part of the two logs
+        agrees, or a damaged copy is to be fetched anew.
         """
         hosted, log = self._hosted, self._hosted.log
         async with self._cutting():

@@ -75,7 +75,9 @@ _TXN_ONLY: Final = (TxnTimedOut, ExpireIds, ResendMarkers)
 
 
 def encode_shard_record(record: ShardRecord, version: int) -> tuple[bytes, bytes | None]:
-    """Return key and value of a shard's record. `version` is the one of a transaction's value to write (facts 5.1)."""
+    """Return key and value of a shard's record. `version` is the one of a transaction's value to write
+    (docs/kafka-facts.md, 5.1).
+    """
     if isinstance(record, TxnMetadata | TxnTombstone):
         return encode_record(record, version)
     return encode_sink_record(record)

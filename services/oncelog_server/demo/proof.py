@@ -22,7 +22,7 @@ FLOAT_TOLERANCE = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line of the proof: what was checked, and whether it holds."""
+    """One line of the demo's proof: what was checked, what was expected and found, and whether it holds."""
 
     what: str
     expected: str

@@ -31,7 +31,7 @@ class CorruptSource(OncelogError):
 
 
 class Source(NamedTuple):
-    """A sealed segment as it was when the cleaning pass began."""
+    """A sealed segment that a cleaning pass reads, as it was when the pass began."""
 
     base_offset: int
     end_offset: int

@@ -6,7 +6,7 @@
 ```
 
 The tags stand in the flexible versions of an API only (KIP-482). The response of ApiVersions never has them: its reader
-does not know yet what the other side speaks (KIP-511, facts 2).
+does not know yet what the other side speaks (KIP-511, docs/kafka-facts.md, 2).
 """
 
 import struct

@@ -47,7 +47,9 @@ Partitioner = Callable[[str, bytes | None, bytes | None, int], int]
 
 
 class Step(NamedTuple):
-    """The requests that the producer's core wants sent now."""
+    """What the network loop of a producer must do now: the Produce requests and the call to send, and when to ask
+    again.
+    """
 
     requests: list[Drained]
     call: Call | None

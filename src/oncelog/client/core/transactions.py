@@ -275,7 +275,7 @@ class Transactions:
             self._drop_calls(abortable)
 
     def over(self, error: FatalError) -> None:
-        """End the producer: every later call raises this error."""
+        """End the producer for good, after a fatal error: the calls that wait and every later one raise this error."""
         if self.state is State.FATAL_ERROR:
             return
         self.state, self.error = State.FATAL_ERROR, error
