@@ -57,8 +57,8 @@ class ProducerIds:
         return ProducerId(claimed)
 
     async def claim_when_ready(self) -> ProducerId:
-        """Return a producer id as `claim` does, but wait if none is at hand. It waits without limit, so the caller sets
-        one.
+        """Return a producer id that was never given out, and wait if none is at hand. It waits without limit, so the
+        caller sets one.
         """
         while (claimed := self.claim()) is None:
             await self._arrived.wait()

@@ -157,7 +157,8 @@ class ShardTerms(ABC, Generic[TermT]):
         return sum(term.driver is None for term in self._terms.values())
 
     def _shard_number(self, name: str) -> int | None:
-        """Return the number of the shard of this group or transactional.id, as `MetadataImage.shard_for` does.
+        """Return the number of the shard (the partition of the internal topic) that keeps this group or
+        transactional.id.
 
         None: there are no shards yet.
         """

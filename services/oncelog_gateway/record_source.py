@@ -50,7 +50,9 @@ class Newest(NamedTuple):
 
 
 class Oldest(NamedTuple):
-    """The reader's choice to see the oldest records: a page begins at the start of each partition, and reads forward."""
+    """The reader's choice to see the oldest records: a page begins at the start of each partition, and reads
+    forward.
+    """
 
 
 class FromOffset(NamedTuple):

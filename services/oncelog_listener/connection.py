@@ -47,7 +47,7 @@ _IPV4_MAPPED = "::ffff:"
 
 
 class Home(Protocol):
-    """The parts of the listener role that a connection uses, and the calls by which it reports its beginning and end."""
+    """The parts of the listener role that a connection uses, and the calls by which it reports its start and end."""
 
     settings: ListenerSettings
     counters: ListenerCounters

@@ -100,9 +100,10 @@ class ShardConfig:
 
 
 class ShardMachine:
-    """The state machine of one `__transaction_state` partition; it holds one for transactions and one for Spark sinks.
+    """The state machine of one `__transaction_state` partition. It holds two others, one for transactions and one for
+    Spark sinks, and passes each event to the one that it concerns.
 
-    See `oncelog.machine.Machine` for the contract.
+    Its methods are those of `oncelog.machine.Machine`: `decide`, `apply` and `resume`.
     """
 
     def __init__(self, config: ShardConfig | None = None) -> None:

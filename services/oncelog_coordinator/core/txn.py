@@ -62,7 +62,7 @@ class TxnConfig:
 class TxnMachine:
     """The state machine of the ordinary transactions of one shard (a partition of `__transaction_state`).
 
-    See `oncelog.machine.Machine` for the contract.
+    Its methods are those of `oncelog.machine.Machine`: `decide`, `apply` and `resume`.
     """
 
     def __init__(self, config: TxnConfig | None = None) -> None:

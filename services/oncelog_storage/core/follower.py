@@ -333,5 +333,5 @@ class FollowerSession(Generic[ReplicaT]):
             self._changed[partition] = None
 
     def refuse(self, partition: Partition, now_s: float) -> None:
-        """Leave the partition out of requests until a pause is over."""
+        """Leave a partition that the leader's node refused to serve out of fetch requests, until a pause is over."""
         self._refused[partition] = now_s + self._backoff_s

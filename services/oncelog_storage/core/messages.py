@@ -180,7 +180,9 @@ class PartitionTold(NamedPartition, Protocol):
 
 
 class ReplicaRequest(Protocol):
-    """A follower's fetch request as the leader reads it. `ReplicaAsk` is the same message while the follower fills it."""
+    """A follower's fetch request as the leader reads it. `ReplicaAsk` is the same message while the follower
+    fills it.
+    """
 
     node_id: int
     node_epoch: int
