@@ -136,8 +136,8 @@ class FollowerReplica(FollowedLog):
     async def _start_over(self, offset: int) -> None:
         """Drop this replica's whole log, and begin an empty one at `offset`, the start of the leader's log.
 
-        There are three reasons: the leader's log does not have the offset where this one ends, no part of the two logs
-        agrees, or a damaged copy is to be fetched anew.
+        Called when the leader's log does not have the offset where this one ends, or when no part of the two agrees. A
+        damaged copy is fetched anew in this way, too.
         """
         hosted, log = self._hosted, self._hosted.log
         async with self._cutting():

@@ -85,7 +85,9 @@ class AddPartitions:
 
 @dataclass(frozen=True, slots=True)
 class VerifyPartitions:
-    """A partition leader asks whether a TV1 client has added these partitions to its transaction."""
+    """The event for a partition leader's question whether a TV1 client has added these partitions to its
+    transaction.
+    """
 
     request_id: int
     transactional_id: TransactionalId

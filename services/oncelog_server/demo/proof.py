@@ -38,7 +38,7 @@ class Proof(Protocol):
 
 
 class RowTally:
-    """Counts how often each row of the input was found, by its number."""
+    """Counts how often each row of the demo's input was found among the records of the output, by the row's number."""
 
     def __init__(self, row_count: int) -> None:
         self._counts = bytearray(row_count)

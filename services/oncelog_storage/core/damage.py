@@ -152,7 +152,9 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _has_lost_page(data: bytes, position: int) -> bool:
-    """True if one of the pages with the batch at `position` has only zeros up to its end."""
+    """True if a page of the file that holds a part of the batch at `position` has only zeros up to its end, as a power
+    cut leaves it.
+    """
     claimed = HEADER.unpack_from(data)[1] if len(data) >= HEADER_BYTES else 0
     end = min(max(claimed + LENGTH_PREFIX_BYTES, HEADER_BYTES), len(data))
     begin = 0

@@ -108,7 +108,9 @@ def take_log_start(log: LogState, log_start_offset: int) -> bool:
 
 
 def cut_epochs(log: LogState, offset: int) -> None:
-    """Drop the leader epochs that begin at the log's end. Raises KafkaError if there are none."""
+    """Drop the leader epochs that begin at the log's end: no batch of them is left after the log was cut at `offset`.
+    Raises KafkaError if there are none.
+    """
     if not log.leader_epochs.truncate_from(log.log_end_offset):
         raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"nothing to cut at {offset}")
 

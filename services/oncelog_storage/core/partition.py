@@ -471,7 +471,7 @@ class PartitionReplica:
         return PositionTaken(None, has_log_start_moved, may_join=may_join)
 
     def divergence(self, last_epoch: int, fetch_offset: int) -> Divergence | None:
-        """Return where a follower's history leaves this one (KIP-595); None if it does not."""
+        """Return where a follower's log diverges from this one (KIP-595); None if it does not."""
         log = self.log
         if last_epoch < 0:
             return None

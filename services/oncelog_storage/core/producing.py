@@ -129,7 +129,7 @@ class ProducedBatch(Generic[HostedT]):
 
 
 class Wanted(Enum):
-    """The state that a batch must reach before its producer is answered."""
+    """The state that a batch must reach before its producer is answered: none, written to this log, or committed."""
 
     NOTHING = "nothing"
     COMMITTED = "committed"

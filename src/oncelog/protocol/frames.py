@@ -156,7 +156,7 @@ def write_request_head(
 
 
 def framed(parts: list[bytes]) -> bytes:
-    """Return one frame of these parts."""
+    """Return these parts of a message as one frame: their total length in four bytes, then the parts."""
     parts.insert(0, _LENGTH.pack(sum(map(len, parts))))
     return b"".join(parts)
 

@@ -86,7 +86,7 @@ class ProducerCore:
         self._wants_metadata = False
         self._muted: set[Partition] = set()
         """Partitions that wait for the answer to their batch: those of one request in flight without sequences
-        (S2-49)."""
+        (S2-49, ADR 0044)."""
 
     # ---------------------------------------------------------------------------------------------- records
 
@@ -429,7 +429,7 @@ class ProducerCore:
 
     def _begin_again(self) -> None:
         """Raise the epoch of an idempotent producer after a sequence may be missing, so that its partitions can begin
-        at 0 (S2-68, S2-69)."""
+        at 0 (S2-68, S2-69, ADR 0044)."""
         if self._is_transactional or not self.settings.enable_idempotence:
             return
         partitions = self.sequences.partitions_to_begin_again()
@@ -454,7 +454,7 @@ class ProducerCore:
             batch.fail(error)
 
     def end(self, error: ClientError) -> None:
-        """End the producer: every record that is not delivered yet fails with `error` (S2-79)."""
+        """End the producer: every record that is not delivered yet fails with `error` (S2-79, ADR 0044)."""
         self._drop_unsent(error)
         for batch in list(self.accumulator.unfinished.values()):
             self.accumulator.release(batch)

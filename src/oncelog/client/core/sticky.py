@@ -2,7 +2,7 @@
 KIP-794).
 
 The next partition is drawn among those that have a leader, with more weight for those whose queues are short. Until
-every partition has had a batch the draw is uniform (S2-22 to S2-29).
+every partition has had a batch the draw is uniform (S2-22 to S2-29, ADR 0044).
 """
 
 from bisect import bisect_right

@@ -108,7 +108,7 @@ class Transactions:
 
     def initialize(self) -> Operation:
         """Get a producer id for the transactional id, which fences the producers that had it before. It is called again
-        after an ACL refused it (S2-73).
+        after an ACL refused it (S2-73, ADR 0044).
 
         With two-phase commit an open transaction stays: `prepared` names it.
         """
