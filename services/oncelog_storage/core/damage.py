@@ -152,8 +152,8 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _has_lost_page(data: bytes, position: int) -> bool:
-    """True if a page of the file that holds a part of the batch at `position` has only zeros up to its end, as a power
-    cut leaves it.
+    """True if a page of the file has only zeros up to its end, as a power cut leaves it. Only pages that hold a part of
+    the batch at `position` are looked at.
     """
     claimed = HEADER.unpack_from(data)[1] if len(data) >= HEADER_BYTES else 0
     end = min(max(claimed + LENGTH_PREFIX_BYTES, HEADER_BYTES), len(data))

@@ -362,8 +362,8 @@ class Cluster:
         return schema_of(api_key, version)
 
     def check_partition(self, partition: Partition, error_code: int) -> None:
-        """Raise KafkaError for a partition's error code in an answer; NONE raises nothing. A code such as NOT_LEADER
-        also makes the client look for the leader anew.
+        """Raise KafkaError unless the code is NONE. A code such as NOT_LEADER also makes the client look for the leader
+        anew.
         """
         code = error_code_of(error_code)
         if code is ErrorCode.NONE:

@@ -1,4 +1,6 @@
-"""The producer's settings, with Kafka's names, defaults and conflicts (S2-81 to S2-97). Times are in milliseconds."""
+"""The producer's settings, with Kafka's names, defaults and conflicts (ADR 0044: S2-81 to S2-97). Times are in
+milliseconds.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
