@@ -374,8 +374,9 @@ def came_back(findings: Sequence[str], judged: int) -> Verdict:
 def roles_hit(
     measures: Measures, duration_ms: int, hits_per_minute: float = HITS_PER_MINUTE
 ) -> Verdict:
-    """Return the verdict `role-spared`: unknown if a role was hit clearly less often than planned, since such
-    a run shows little. Otherwise ok."""
+    """Check that the run's faults hit each role (controller, storage and so on) about as often as planned. Return the
+    verdict `role-spared`: UNKNOWN if a role got clearly fewer, since such a run shows little, otherwise OK.
+    """
     wanted = {
         one.role: int(hits_for(duration_ms, one.role, hits_per_minute) * 0.9)
         for one in measures.roles

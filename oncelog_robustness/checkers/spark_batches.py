@@ -28,8 +28,9 @@ class _Batch(NamedTuple):
 
 @dataclass(slots=True)
 class _Try:
-    """One try of one task, in an attempt to write a micro-batch: which of the values that it wrote the final reads
-    show."""
+    """One run of one Spark task that wrote a share of a micro-batch. Its values are sorted by what the reads at the end
+    of the test show: `here` is in the topic, `gone` is missing, `unread` is in doubt.
+    """
 
     task: int
     branch: str

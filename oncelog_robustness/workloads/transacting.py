@@ -98,8 +98,11 @@ class OpenTransaction:
             raise min(errors, key=_gravity)
 
     async def delete_key(self, partition: Partition, key: str) -> None:
-        """Send a tombstone for a key, and wait. The transaction must have sent a record before: the history has the
-        tombstone as a fact about that record, and not as a send."""
+        """Send a tombstone for a key in the transaction, and wait for its offset.
+
+        The test's history stores no send for the tombstone, but a `KeyDeleted` that names the value of the
+        transaction's last record. So a record must have been sent before.
+        """
         fact = KeyDeleted(
             topic=partition[0],
             partition=partition[1],

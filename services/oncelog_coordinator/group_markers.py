@@ -1,8 +1,8 @@
 """Transaction markers for group shards: the coordinator of the shard appends each marker (ADR 0015).
 
 The marker sender gets the answers that a partition leader would give. A TV1 marker may come late and meet another
-transaction than its own. As at a partition's leader, the answer of the transaction's coordinator decides (facts 9,
-Markers).
+transaction than its own. As at a partition's leader, the answer of the transaction's coordinator decides
+(docs/kafka-facts.md, 9, Markers).
 """
 
 import asyncio

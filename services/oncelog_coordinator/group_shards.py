@@ -131,8 +131,10 @@ class GroupShards(ShardTerms[ShardTerm]):
         return await self._ask(self._term_for(group_id), event)
 
     async def ask_shard(self, shard: int, event: Callable[[int], GroupEvent]) -> Answer:
-        """Do what `ask` does, with a shard that is named by its number. Raises KeyError if the shard is not coordinated
-        here.
+        """Send the event that `event(request id)` makes to the state machine of the shard with this number; return the
+        answer once its records are committed. `ask` does this for a group by its name.
+
+        Raises KeyError if the shard is not coordinated here.
         """
         return await self._ask(self._terms[shard], event)
 

@@ -1,5 +1,5 @@
-"""The question to a transaction's coordinator whether a group's partition belongs to the transaction (facts 9;
-KIP-890).
+"""The question to a transaction's coordinator whether a group's partition belongs to the transaction
+(docs/kafka-facts.md, 9; KIP-890).
 
 A partition's leader asks the same before a client's first transactional batch. A TV1 transaction is verified; to a TV2
 transaction the partition is added. Asking again is harmless.

@@ -2,8 +2,8 @@
 machine.
 
 There is one task per decision, because a delivery ends only when every partition leader has its marker. Repeating the
-call is safe: a marker that is already written is harmless (facts 8.11). When the shard is lost, its tasks are
-cancelled. The shard's next owner finds in the log which markers are still to be sent.
+call is safe: a marker that is already written is harmless (docs/kafka-facts.md, 8.11). When the shard is lost, its
+tasks are cancelled. The shard's next owner finds in the log which markers are still to be sent.
 """
 
 import asyncio

@@ -1,5 +1,5 @@
-"""Messages about committed offsets in protobuf: requests become values of the group machine, its answers become
-messages.
+"""Converts protobuf messages about committed offsets: requests into the values that the group coordinator's state
+machine takes, and its answers into responses.
 """
 
 from collections.abc import Iterable

@@ -1,5 +1,5 @@
 """Producer ids from blocks that the controller gives out. `claim` is immediate: the next block is fetched ahead of need
-(facts 9).
+(docs/kafka-facts.md, 9).
 
 The controller journals a block before it answers with it, and only one process uses a block. So an id is never used
 twice. A crash loses the rest of a block, which costs nothing but numbers.
@@ -57,8 +57,8 @@ class ProducerIds:
         return ProducerId(claimed)
 
     async def claim_when_ready(self) -> ProducerId:
-        """Return a producer id as `claim` does, but wait if none is at hand. It waits without limit, so the caller sets
-        one.
+        """Return a producer id that was never given out, and wait if none is at hand. It waits without limit, so the
+        caller sets one.
         """
         while (claimed := self.claim()) is None:
             await self._arrived.wait()

@@ -1,7 +1,7 @@
 """The TransactionCoordinator service: requests become events of a shard's state machine, its answers become responses.
 
-Every method answers with Kafka error codes and raises nothing. The order of the first checks is facts 8.1: what is
-wrong with the request itself, then whether the shard is here, then the machine.
+Every method answers with Kafka error codes and raises nothing. The first checks come in Kafka's order
+(docs/kafka-facts.md, 8.1): what is wrong with the request itself, then whether the shard is here, then the machine.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ TRANSACTIONS_PER_CALL_MAX = 1_000
 """The most transactions in one AddPartitionsToTxn of a storage leader, and the most ids in one DescribeTransactions."""
 
 _TV1: Final = 0
-"""The protocol of clients that add partitions themselves (facts 2.1)."""
+"""The protocol of clients that add partitions themselves (docs/kafka-facts.md, 2.1)."""
 
 AnswerT = TypeVar("AnswerT")
 P = ParamSpec("P")
@@ -244,7 +244,7 @@ class TransactionCoordinatorServicer(SinkCalls):
         self, request: pb.AddOffsetsToTxnRequest, context: object
     ) -> pb.AddOffsetsToTxnResponse:
         """Add the partition of `__consumer_offsets` that keeps the group's offsets to the transaction, always as TV0
-        (facts 2.1).
+        (docs/kafka-facts.md, 2.1).
         """
         if not request.transactional_id:
             return pb.AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
@@ -294,8 +294,8 @@ class TransactionCoordinatorServicer(SinkCalls):
         return _ended(answer)
 
     def end_txn_at_once(self, request: plain.EndTxnRequest, context: object) -> bool:
-        """Commit or abort without a wait, for a listener in this process. False: nothing was done, and it sends
-        EndTxn.
+        """Commit or abort a transaction without a wait, for a listener in this process. Return False if nothing was
+        done; the listener must then call EndTxn, which waits.
         """
         origin, client = self._origin_of(request.origin)
         event = EndTxn(

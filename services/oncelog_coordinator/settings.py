@@ -1,5 +1,5 @@
 """The coordinator's settings; each is read from ONCELOG_COORDINATOR_<NAME>. Defaults are Kafka's where it has the same
-setting (facts 10).
+setting (docs/kafka-facts.md, 10).
 """
 
 from typing import Literal

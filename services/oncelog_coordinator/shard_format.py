@@ -50,7 +50,7 @@ class RecordFormat(Protocol[RecordT]):
 class TransactionRecords:
     """Turns a transaction shard's records into log records of `__transaction_state`, and back.
 
-    The version of a transaction's value follows the cluster's `transaction.version` (facts 5.1).
+    The version of a transaction's value follows the cluster's `transaction.version` (docs/kafka-facts.md, 5.1).
     """
 
     def __init__(self, metadata: MetadataFollower) -> None:

@@ -8,8 +8,9 @@ Only the shard's coordinator writes here, and three things keep it so:
   append whose answer was lost byte for byte, and the leader answers for the first one.
 
 An append without an answer within `append_timeout_ms` fails: the state machine is dropped, and a replay finds out what
-was written. Replay reads to the log's end, not to the high watermark (facts 1.1, row 3). But it waits until the high
-watermark has passed what it read: markers must not go out for a decision that a lost leader takes with it.
+was written. Replay reads to the log's end, not to the high watermark (docs/kafka-facts.md, 1.1, row 3). But it waits
+until the high watermark has passed what it read: markers must not go out for a decision that a lost leader takes with
+it.
 
 A `RecordFormat` says what the records are. A group shard also writes parts of clients' transactions: offsets under the
 client's producer id, and markers. Those batches have no sequence of ours. The leader recognises a repeated one, because
@@ -105,7 +106,7 @@ TOLD_TO_CLIENTS: Final = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""The error that clients get for a failed append (facts 6); an error that is not here stays as it is."""
+"""The error that clients get for a failed append (docs/kafka-facts.md, 6); an error that is not here stays as it is."""
 
 
 class ReplayFailed(OncelogError):

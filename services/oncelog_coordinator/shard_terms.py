@@ -4,7 +4,7 @@ An assignment is a shard and a coordinator epoch. A greater epoch is a new term 
 own journal, state machine and driver, which feeds events to the machine and writes its records. A machine that fails is
 dropped and replayed in the same term. One that was fenced is dropped and waits for the metadata to say who coordinates
 the shard now. A caller is told COORDINATOR_LOAD_IN_PROGRESS while the shard loads and NOT_COORDINATOR when it is not
-ours (facts 8.1, 8.10).
+ours (docs/kafka-facts.md, 8.1, 8.10).
 
 An empty shard costs one fetch and two small objects: its task and its producer id come with its first record.
 """
@@ -157,7 +157,8 @@ class ShardTerms(ABC, Generic[TermT]):
         return sum(term.driver is None for term in self._terms.values())
 
     def _shard_number(self, name: str) -> int | None:
-        """Return the number of the shard of this group or transactional.id, as `MetadataImage.shard_for` does.
+        """Return the number of the shard (the partition of the internal topic) that keeps this group or
+        transactional.id.
 
         None: there are no shards yet.
         """
@@ -174,7 +175,7 @@ class ShardTerms(ABC, Generic[TermT]):
     def drivers(self) -> list[tuple[TermT, Driver]]:
         """Return every shard of this node that has any state, with the driver that runs its state machine.
 
-        Raises ShardUnavailable while one is loading (facts 3).
+        Raises ShardUnavailable while one is loading (docs/kafka-facts.md, 3).
         """
         found: list[tuple[TermT, Driver]] = []
         for term in self._terms.values():

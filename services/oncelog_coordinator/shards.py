@@ -140,9 +140,9 @@ class TransactionTerm(ShardTerm):
     def committed(
         self, event: ShardEvent, decision: Decision[ShardRecord], decided_ns: int
     ) -> None:
-        """Record the span and the duration of a decision's append.
+        """Record the span and the duration of an append: the records that the shard's state machine decided to write.
 
-        The driver that runs the shard's state machine calls this once the decision's records are committed.
+        The driver, which runs that state machine, calls this once they are committed.
         """
         if not decision.records:
             return

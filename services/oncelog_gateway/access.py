@@ -215,7 +215,7 @@ class Access:
         return security.is_logged_out(session.session_id, session.expires_ms)
 
     async def _report_logout(self, session: Session) -> None:
-        """Report the logout to the controller. Raises KafkaError."""
+        """Tell the controller that a session was logged out, so that all gateways refuse it. Raises KafkaError."""
         request = pb.EndConsoleSessionRequest(time_ms=self._clock.now())
         request.session.session_id = session.session_id
         request.session.expires_ms = session.expires_ms

@@ -125,7 +125,9 @@ class Pages:
     async def page_in_turns(
         self, turns: Turns, template: str, here: str, /, **values: object
     ) -> HTMLResponse:
-        """Render a page with many rows as `page` does, but let other tasks of the event loop run in between."""
+        """Render a page with many rows, and let other tasks of the event loop run in between; `page` renders
+        at one go.
+        """
         parts = []
         for part in self._parts(template, here, values):
             parts.append(part)

@@ -117,8 +117,10 @@ def holder_of(found: LsoHolder) -> Holder:
 
 
 class BlockedReadings:
-    """Finds the groups that are blocked in a partition: nothing is left to read before an open transaction. It fetches
-    from a partition only where a transaction has held it back for long.
+    """Finds consumer groups that an open transaction blocks: they have read all that a read_committed consumer gets of
+    a partition, up to the transaction's first record.
+
+    Mostly the offsets tell. Records are fetched only from a partition that a transaction has held back for long.
     """
 
     def __init__(self, roles: Roles) -> None:

@@ -97,8 +97,8 @@ class HttpConnection(H11Protocol):
         self._follow()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer bytes that are no HTTP request. uvicorn calls this while it handles the parser's error. That error has
-        the better status, such as 431 for a head without end.
+        """Refuse bytes that are no HTTP request, with the status of the parser's error instead of always 400: 431, for
+        example, if the headers are too large. uvicorn calls this while it handles that error.
         """
         error = sys.exception()
         status = error.error_status_hint if isinstance(error, h11.RemoteProtocolError) else 400

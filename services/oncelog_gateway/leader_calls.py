@@ -90,7 +90,7 @@ class LeaderCalls:
 
     @property
     def timeout_ms(self) -> int:
-        """The timeout of each call, in milliseconds."""
+        """The milliseconds that the gateway waits for a leader's answer to each call."""
         return self._call_timeout_ms
 
     @property
@@ -187,7 +187,7 @@ class LeaderCalls:
         return await self.call(f"the leader of {partition}", call, request)
 
     async def write_abort_marker(self, marker: AbortMarker) -> None:
-        """Send one abort marker to the partition's leader, which appends it (facts 1.4: the request is
+        """Send one abort marker to the partition's leader, which appends it (docs/kafka-facts.md, 1.4: the request is
         WriteTxnMarkers).
         """
         node_id, stub = self._marker_writer(marker.partition)

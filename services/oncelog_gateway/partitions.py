@@ -55,7 +55,9 @@ class Partitions:
         return self.rows(await self.look(partitions), partitions)
 
     async def look(self, partitions: Sequence[Partition]) -> "Looked":
-        """Read partitions as `statuses` does, but make no rows: there may be thousands, and a page shows a few."""
+        """Ask the leaders about partitions, and the coordinators about the transactions that hold their last stable
+        offsets. Return the answers, without a row for each partition: there may be thousands, and a page shows a few.
+        """
         described = await self._roles.describe_partitions(partitions)
         held = [
             opened_of(partition, answer.lso_holder)
@@ -218,7 +220,9 @@ class Partitions:
 
 
 class Looked(NamedTuple):
-    """What leaders and coordinators answered about some partitions."""
+    """The answers of leaders and coordinators about some partitions, from which a page sorts them by trouble and makes
+    rows.
+    """
 
     described: Mapping[Partition, storage_pb2.PartitionDescription | KafkaError]
     holders: Mapping[Partition, LsoHolder]

@@ -40,7 +40,9 @@ class PrometheusHistory:
         self.url = url.rstrip("/")
 
     async def lines(self, families: Iterable[str], span: Span) -> dict[str, list[Line]]:
-        """Return the lines of each family over this time. Raises PrometheusAway."""
+        """Return the lines of a chart for each metric family over this time, read from Prometheus. Raises
+        PrometheusAway.
+        """
         asked = [(family, query) for family in families for query in QUERIES[family]]
         timeout_s = wait_s(TIMEOUT_S)
         try:

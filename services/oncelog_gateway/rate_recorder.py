@@ -135,7 +135,9 @@ class RateRecorder:
         return touched_ms is not None and self._clock.now() - touched_ms < WATCHED_FOR_MS
 
     async def read(self) -> None:
-        """Ask all processes once, and add their answers to the rings."""
+        """Ask all processes of the cluster once for their counters, and add the growth since the last answers to the
+        rings of recent values.
+        """
         answers = await self._asked()
         now = self._clock.now()
         before, longest_ms = self._read_ms, round(self._interval_ms * _LATE_FACTOR)

@@ -46,11 +46,13 @@ _OUTCOMES: Final[dict[int, Outcome]] = {
 
 
 class Newest(NamedTuple):
-    """Begin at the end of each partition, and read backward."""
+    """The reader's choice to see the newest records: a page begins at the end of each partition, and reads backward."""
 
 
 class Oldest(NamedTuple):
-    """Begin at the start of each partition, and read forward."""
+    """The reader's choice to see the oldest records: a page begins at the start of each partition, and reads
+    forward.
+    """
 
 
 class FromOffset(NamedTuple):

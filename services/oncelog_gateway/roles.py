@@ -314,7 +314,7 @@ class Roles(LeaderCalls):
         return await self.call("the controller", method(self.directory.controller()), request)
 
     async def describe_controller(self) -> controller_pb2.DescribeControllerResponse:
-        """Return what the active controller says of itself."""
+        """Ask the active controller to describe itself, and return its answer. Raises KafkaError."""
         request = controller_pb2.DescribeControllerRequest()
         return await self.ask_controller(lambda controller: controller.DescribeController, request)
 

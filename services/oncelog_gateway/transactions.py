@@ -99,7 +99,7 @@ class Transactions:
         paging: PageRequest,
     ) -> TransactionPage:
         """Return a page of transactions by id, of one coordinator if it is given. With `min_duration_ms` only open ones
-        are returned: Kafka's own filter would let every Empty one pass (facts, ListTransactions). Raises KafkaError.
+        are returned; Kafka's own filter would let each Empty one pass. Raises KafkaError.
         """
         listing = await self._roles.list_transactions(
             states=states,

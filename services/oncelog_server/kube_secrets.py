@@ -32,7 +32,7 @@ class Secrets(Protocol):
         """Create a Secret and return True. False: a Secret of this name exists."""
 
     def write(self, name: str, data: Mapping[str, bytes]) -> None:
-        """Write these keys of a Secret; its other keys stay."""
+        """Write these keys of the Secret `name`, which must exist; its other keys stay as they are."""
 
 
 class ApiSecrets:

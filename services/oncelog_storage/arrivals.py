@@ -17,7 +17,9 @@ class Arrivals:
         """The newest request at each partition; done when it has left."""
 
     def is_awaited(self, partitions: Iterable[Partition]) -> bool:
-        """True if a request is under way at any of these partitions."""
+        """True if an earlier request at any of these partitions has not left yet, so that a new one would have
+        to wait.
+        """
         return any(partition in self._last for partition in partitions) if self._last else False
 
     @asynccontextmanager

@@ -174,7 +174,9 @@ class _Reader:
 
 
 class _Draft:
-    """A cleaned segment that is being written, under its `.cleaned` names."""
+    """A segment that a cleaning pass is writing. Its files have names with `.cleaned` until they replace the sealed
+    segments.
+    """
 
     def __init__(
         self, directory: Path, files: OpenFiles, sources: Sequence[Source], interval_bytes: int

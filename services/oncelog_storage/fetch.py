@@ -66,7 +66,7 @@ class FetchHandler:
         self._waiters: dict[_Waiter, None] = {}
 
     def stop(self) -> None:
-        """Answer every waiting fetch with what there is."""
+        """Answer every waiting fetch with the records there are; later fetches do not wait."""
         self._is_stopping = True
         for waiter in tuple(self._waiters):
             waiter.notify(2**62)
@@ -127,9 +127,10 @@ class FetchHandler:
     async def _fetch_in_turns(
         self, request: pb.FetchRequest, deadline: float, response_type: type[ResponseT]
     ) -> ResponseT:
-        """Fetch as `fetch` does, for requests with many partitions, or with records that must be read from the disk.
+        """Answer a fetch of many partitions, or one whose records must be read from the disk. Some partitions are read
+        at a time, and other tasks run in between.
 
-        Partitions grow while others are read, so they are watched before they are read.
+        Partitions grow while others are read, so each is watched before it is read.
         """
         loop = asyncio.get_running_loop()
         missing_bytes = 1

@@ -134,9 +134,10 @@ class FollowerReplica(FollowedLog):
         hosted.offline = None
 
     async def _start_over(self, offset: int) -> None:
-        """Drop the log, and begin an empty one at the leader's log start.
+        """Drop this replica's whole log, and begin an empty one at `offset`, the start of the leader's log.
 
-        The leader's log begins behind the end of this log, or has another history.
+        Called when the leader's log does not have the offset where this one ends, or when no part of the two agrees. A
+        damaged copy is fetched anew in this way, too.
         """
         hosted, log = self._hosted, self._hosted.log
         async with self._cutting():

@@ -83,7 +83,8 @@ class HostedPartition(PartitionReplica):
         needs_guard: bool,
         now: int,
     ) -> Appended:
-        """Check a producer's batch (duplicate, sequence, epoch, transaction: rules 5 to 8 of facts 9), and write it.
+        """Check a producer's batch (duplicate, sequence, epoch, transaction: rules 5 to 8 of docs/kafka-facts.md, 9),
+        and write it.
 
         Return its place, or that of its first append. Raises KafkaError, KAFKA_STORAGE_ERROR included.
         """
@@ -234,7 +235,9 @@ class HostedPartition(PartitionReplica):
         return await self._local_waiters.wait(last_offset, timeout_s)
 
     def watch(self, notify: Callable[[int], None]) -> None:
-        """Call `notify(bytes)` whenever HW or LSO move, until `unwatch`."""
+        """Call `notify(bytes)` whenever the high watermark or the last stable offset moves, until `unwatch`. Waiting
+        fetches use this.
+        """
         self._movement_waiters[notify] = None
 
     def unwatch(self, notify: Callable[[int], None]) -> None:

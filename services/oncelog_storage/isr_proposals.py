@@ -54,7 +54,9 @@ class IsrProposals(Proposals[HostedPartition]):
                 self._wanted.set()
 
     async def _send(self, proposals: dict[HostedPartition, Proposal]) -> bool:
-        """Send these proposals. False: it is not known what the controller decided."""
+        """Send these proposals for a changed ISR to the controller. False: it is not known what the controller decided,
+        so they must be sent again.
+        """
         request = pb.AlterPartitionRequest(
             node_id=self._node_id, node_epoch=self._node_epoch(), seen=self._seen()
         )

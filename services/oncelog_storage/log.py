@@ -177,9 +177,8 @@ class PartitionLog(LogState):
             self.exchanged = frozenset()
 
     def note_checks(self) -> None:
-        """Write `segments-checkpoint` as `write_checks` does, and log a failure instead of raising it.
-
-        Then the stored file is older, and the next start reads more of the log.
+        """Write `segments-checkpoint` for the segments as they are now. A failure is logged and not raised: the stored
+        file is then older, and the next start reads more of the log.
         """
         try:
             self.write_checks()
@@ -289,7 +288,7 @@ class PartitionLog(LogState):
     def aborted_transactions(
         self, fetch_offset: int, upper_offset: int
     ) -> list[AbortedTransactionEntry]:
-        """Return the aborted transactions with data in [fetch_offset, upper_offset) (facts 5.3).
+        """Return the aborted transactions with data in [fetch_offset, upper_offset) (docs/kafka-facts.md, 5.3).
 
         Raises StorageFailed.
         """

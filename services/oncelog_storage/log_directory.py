@@ -98,7 +98,9 @@ class CheckpointFile(dict[Partition, int]):
             ) from None
 
     def replace(self, numbers: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Replace all numbers of this checkpoint file. Return the numbers from before."""
+        """Replace all numbers that this checkpoint file keeps of partitions, in memory. Return the numbers
+        from before.
+        """
         before = dict(self)
         self.clear()
         self.update(numbers)

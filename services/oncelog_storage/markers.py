@@ -1,4 +1,4 @@
-"""Markers of ended transactions, from the marker sender's request to the partitions' logs (facts 3, 9).
+"""Markers of ended transactions, from the marker sender's request to the partitions' logs (docs/kafka-facts.md, 3, 9).
 
 `core.marker_requests` groups them and `core.markers` decides which are written. This module asks coordinators, and
 waits for commits.

@@ -295,7 +295,9 @@ class ReplicaManager:
         await self.keep(self._log_directory.log_start_offsets)
 
     async def keep_log_starts(self, leaders: list[HostedPartition]) -> None:
-        """Make moved log starts durable. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
+        """Write the start offsets of these partitions' logs to the disk, after they moved. Raises
+        KafkaError(KAFKA_STORAGE_ERROR).
+        """
         starts = self._log_directory.log_start_offsets
         for leader in leaders:
             leader.notify_replicas()
@@ -437,10 +439,11 @@ class ReplicaManager:
         self._remember_coordinator(leader, coordinator_epoch)
 
     def admit_loader(self, leader: HostedPartition, coordinator_epoch: int) -> None:
-        """Fence older coordinators from now on, because this one reads its shard to the end. They may not read either.
+        """Fence coordinators older than this epoch, because the one of this epoch now reads its whole shard. From then
+        on the older ones may neither append nor read.
 
-        A coordinator that was succeeded would answer from what it has read, and never learn what its successor writes.
-        Raises KafkaError as `admit_coordinator` does.
+        Otherwise one that has been succeeded would answer from what it has read, and never learn what its successor
+        writes. Raises KafkaError: TRANSACTION_COORDINATOR_FENCED if a newer coordinator is known, KAFKA_STORAGE_ERROR.
         """
         if leader.partition.topic in _SHARD_KINDS:
             self.admit_coordinator(leader, coordinator_epoch)

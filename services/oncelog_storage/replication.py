@@ -106,12 +106,12 @@ class Replication:
             self._tasks.append(asyncio.create_task(loop(), name=f"storage {name}"))
 
     async def stop(self) -> None:
-        """Stop fetching and answering, and write down the high watermarks."""
+        """Stop fetching from leaders and answering followers, and write down the high watermarks."""
         await self.kill()
         await self.write_high_watermarks()
 
     async def kill(self) -> None:
-        """Stop fetching and answering."""
+        """Stop fetching from leaders and answering followers. The high watermarks are not written, as in a crash."""
         self.sessions.stop()
         ending = [*self._tasks, *self._repairs]
         for task in ending:

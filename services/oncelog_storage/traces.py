@@ -24,7 +24,9 @@ Of more, the oldest is forgotten, and later requests go untraced.
 
 
 class OpenTransaction:
-    """The open transaction of one producer at this node, with its trace."""
+    """The open transaction of one producer at this node: its trace, and the partitions where a batch of it has been
+    traced.
+    """
 
     __slots__ = ("_partitions", "links", "producer_epoch", "trace")
 
@@ -51,7 +53,9 @@ class OpenTransaction:
         return self.producer_epoch <= marker.producer_epoch and not is_later
 
     def is_first_in(self, partition: Partition) -> bool:
-        """True if a batch is the first traced one in this partition. The second call for a partition returns False."""
+        """Return True on the first call for this partition, and remember the partition: later calls return False. So a
+        batch's records are searched for spans only once a partition and transaction.
+        """
         if partition in self._partitions:
             return False
         self._partitions.add(partition)
@@ -59,7 +63,9 @@ class OpenTransaction:
 
 
 class OpenTraces:
-    """The open transactions of this node that are traced, by producer id."""
+    """The traces of the transactions that are open at this node, by producer id. Spans of batches and markers join
+    them.
+    """
 
     def __init__(self) -> None:
         self._open: OrderedDict[int, OpenTransaction] = OrderedDict()
@@ -110,7 +116,9 @@ def appended(
 
 
 class MarkerSpans:
-    """The spans of a WriteTxnMarkers request, one for each marker and partition."""
+    """The spans of a WriteTxnMarkers request, one for each marker and partition. Times are noted while the markers are
+    written, and the spans are recorded at the end.
+    """
 
     def __init__(self) -> None:
         self._times: dict[tuple[str, int], tuple[int, int]] = {}
@@ -119,7 +127,7 @@ class MarkerSpans:
         self._times[topic, partition] = (start_ns, end_ns)
 
     def record(self, request: WriteTxnMarkersRequest, response: WriteTxnMarkersResponse) -> None:
-        """Record the spans, after the whole request is answered."""
+        """Record the spans of the request's markers, now that the whole request is answered."""
         recorder = spans.recorder
         if recorder is None:
             return

@@ -1,4 +1,4 @@
-"""The verification of transactions with their coordinator (facts 9, rules 3 and 4; KIP-890).
+"""The verification of transactions with their coordinator (docs/kafka-facts.md, 9, rules 3 and 4; KIP-890).
 
 This module is at the wire's edge: it speaks the coordinator's protobuf messages. A TV1 transaction is verified, a TV2
 transaction gets the partition added. A stub raises TimeoutError or ConnectionError (OSError) when the other side does

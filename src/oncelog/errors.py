@@ -1,7 +1,7 @@
 """Kafka's error codes and what a client may do about each: one table for every edge of oncelog.
 
-Expected answers are values of `ErrorCode` in a reply, never exceptions. `KafkaError` carries one across code
-that has no reply to put it in. Source: Kafka 4.4 `Errors`; facts 6.
+Expected answers are values of `ErrorCode` in a reply, never exceptions. `KafkaError` carries one across code that has
+no reply to put it in. Source: Kafka 4.4 `Errors`; docs/kafka-facts.md, 6.
 """
 
 from enum import IntEnum

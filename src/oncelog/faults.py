@@ -90,7 +90,9 @@ class Faults:
         )
 
     def hold_markers(self, transactional_id: str) -> Fault:
-        """Hold the markers of a decided transaction until the release."""
+        """Begin a fault: the markers of this transactional id's transaction are not sent after it is decided, until the
+        fault is released.
+        """
         return self._begin("hold_markers", transactional_id=_name(transactional_id), seconds=None)
 
     def drop_markers(self, transactional_id: str, *, count: int = 1) -> Fault:

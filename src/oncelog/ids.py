@@ -27,7 +27,7 @@ NO_TIMESTAMP: Final = Millis(-1)
 NO_COORDINATOR_EPOCH: Final = CoordinatorEpoch(-1)
 
 PRODUCER_EPOCH_MAX: Final = 32767
-"""The largest int16; an epoch of at least this less one is exhausted (facts 10)."""
+"""The largest int16; an epoch of at least this less one is exhausted (docs/kafka-facts.md, 10)."""
 
 SEQUENCE_MAX: Final = 2**31 - 1
 
@@ -57,12 +57,12 @@ class SeenTransaction(NamedTuple):
 
 
 def next_sequence(sequence: int, count: int = 1) -> Sequence:
-    """Return the sequence `count` records after this one; after 2147483647 comes 0 (facts 4)."""
+    """Return the sequence `count` records after this one; after 2147483647 comes 0 (docs/kafka-facts.md, 4)."""
     return Sequence((sequence + count) & SEQUENCE_MAX)
 
 
 def java_string_hash(text: str) -> int:
-    """Return Java's `String.hashCode`: over UTF-16 code units, as a signed 32-bit number (facts 7)."""
+    """Return Java's `String.hashCode`: over UTF-16 code units, as a signed 32-bit number (docs/kafka-facts.md, 7)."""
     value = 0
     units = text.encode("utf-16-be", "surrogatepass")
     for index in range(0, len(units), 2):

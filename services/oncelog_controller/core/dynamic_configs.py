@@ -71,7 +71,9 @@ def _check_broker(image: ClusterImage, event: AlterConfigs) -> None:
 
 
 def _broker_defaults(image: ClusterImage) -> Mapping[str, str]:
-    """Return the configs of groups that set none of their own, as one registered coordinator's settings say."""
+    """Return the default configs of consumer groups, which hold for a group that sets none. They are settings of the
+    coordinators, and are taken from the first registered one; empty without any.
+    """
     for node_id in image.nodes_with(COORDINATOR):
         configs = image.nodes[node_id].configs
         return {

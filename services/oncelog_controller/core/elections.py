@@ -12,9 +12,8 @@ from oncelog_controller.core.records import MetadataRecord
 def elected_leaders(
     image: ClusterImage, event: ElectLeaders
 ) -> tuple[list[PartitionResult], list[MetadataRecord]]:
-    """Elect the leaders that an ElectLeaders request asks for.
-
-    Returns a result for each partition (codes 3, 80, 83, 84), and the records of the changes.
+    """Elect the leaders that an ElectLeaders request asks for. Return an error code for each partition (3, 80, 83 or 84
+    where it failed), and the records of the changes.
     """
     staying = frozenset(image.staying_with(STORAGE))
     live = frozenset(image.live_with(STORAGE))

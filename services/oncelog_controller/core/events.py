@@ -176,7 +176,7 @@ class DeleteTopics:
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """More partitions for a topic. `count` is the new total."""
+    """The wish to give a topic more partitions, as one of a CreatePartitions request. `count` is the new total."""
 
     name: str
     count: int

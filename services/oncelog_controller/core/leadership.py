@@ -51,8 +51,8 @@ class Elections:
         )
 
     def judged(self, topic: Topic, partition: PartitionRegistration) -> PartitionRegistration:
-        """Return the partition with the ISR and leader it should have now. Its epochs are raised when the record is
-        applied.
+        """Return the partition with the ISR and leader that it should have now: dead nodes leave the ISR, and the
+        leader is a live one of it, or NO_LEADER. Its epochs are raised when the partition's new record is applied.
         """
         isr = tuple(node_id for node_id in partition.isr if node_id in self._live) or partition.isr
         leader = self._leader(partition, isr)

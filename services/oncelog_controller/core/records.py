@@ -334,7 +334,9 @@ def readable(kind: "type[DataclassInstance]", values: Mapping[str, Stored]) -> d
 
 
 def _frozen(value: Stored) -> Stored:
-    """Return a value with JSON's lists as the tuples they were."""
+    """Return a value that was read from JSON, with the lists turned back into tuples, so that records stay
+    immutable.
+    """
     if isinstance(value, list):
         return tuple(_frozen(item) for item in value)
     if isinstance(value, dict):

@@ -125,9 +125,8 @@ def _completed(partition: PartitionRegistration) -> PartitionRegistration:
 def reassigned_partitions(
     image: ClusterImage, event: ReassignPartitions
 ) -> tuple[list[PartitionResult], list[MetadataRecord]]:
-    """Begin, replace or cancel reassignments of partitions to other replicas.
-
-    Returns a result for each partition (codes 3, 39, 42, 85), and the records of the changes.
+    """Begin, replace or cancel reassignments of partitions to other replicas. Return an error code for each partition
+    (3, 39, 42 or 85 where it failed), and the records of the changes.
     """
     elections = Elections(image)
     results = []

@@ -7,7 +7,8 @@ INTERNAL_TOPIC_CONFIGS: Final = {
     "cleanup.policy": "compact",
     "compression.type": "uncompressed",
 }
-"""The configs of internal topics (facts 5.1). Other configs have oncelog's defaults, or come from `InternalTopicRules`.
+"""The configs of internal topics (docs/kafka-facts.md, 5.1). Other configs have oncelog's defaults, or come from
+`InternalTopicRules`.
 """
 
 INTERNAL_TOPIC_LIMITS: Final = {

@@ -1,4 +1,5 @@
-"""AddPartitionsToTxn states which partitions a transaction writes to, before it writes (facts 8.4 and 8.5).
+"""AddPartitionsToTxn states which partitions a transaction writes to, before it writes (docs/kafka-facts.md, 8.4 and
+8.5).
 
 Under TV1 (before KIP-890) a client adds partitions itself. Under TV2 the partition leader adds them on the client's
 behalf. Adding to an idle transactional.id starts its next transaction: no request begins one. A verification changes

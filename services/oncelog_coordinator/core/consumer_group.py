@@ -240,7 +240,9 @@ class ConsumerGroup:
         return tuple(classic for classic in found if classic is not None)
 
     def supports(self, protocols: tuple[tuple[str, bytes], ...]) -> bool:
-        """True if there is one among these protocols that every member of the classic protocol supports."""
+        """True if every member that uses the classic protocol (JoinGroup) supports at least one common assignor among
+        these. A classic member that joins must bring such a one.
+        """
         spoken = [frozenset(name for name, _ in one.protocols) for one in self.classic_members]
         return any(all(name in names for names in spoken) for name, _ in protocols)
 

@@ -1,4 +1,5 @@
-"""EndTxn: the client asks to commit or abort its transaction (facts 8.6 for TV1, 8.7 for TV2; KIP-890 made TV2).
+"""EndTxn: the client asks to commit or abort its transaction (docs/kafka-facts.md, 8.6 for TV1, 8.7 for TV2; KIP-890
+made TV2).
 
 TV1 keeps the producer epoch, so a repeated EndTxn looks like the first one. The transaction's state tells them apart.
 Once the next transaction is open, only the client's connection does (`core.request_origin`).

@@ -1,4 +1,4 @@
-"""The server ends an Ongoing transaction: it fences the producer, and aborts (facts 8.3, 8.6, 8.7, 8.9).
+"""The server ends an Ongoing transaction: it fences the producer, and aborts (docs/kafka-facts.md, 8.3, 8.6, 8.7, 8.9).
 
 There are three callers: InitProducerId over an open transaction, the transaction timeout, an operator. An operator may
 also commit a transaction whose outcome another system decided (KIP-939).

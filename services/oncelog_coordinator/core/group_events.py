@@ -469,7 +469,9 @@ class MigrationPolicy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """The settings that the group machine needs, with Kafka's defaults where Kafka has the same setting (facts 10)."""
+    """The settings that the group machine needs, with Kafka's defaults where Kafka has the same setting
+    (docs/kafka-facts.md, 10).
+    """
 
     initial_rebalance_delay_ms: int = 3_000
     new_member_join_timeout_ms: int = 300_000

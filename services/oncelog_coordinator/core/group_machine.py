@@ -91,7 +91,8 @@ from oncelog_coordinator.core.group_state import CLASSIC, Group, GroupState
 class GroupMachine:
     """The state machine of one group shard: all groups and offsets of one `__consumer_offsets` partition.
 
-    It does no I/O: a driver feeds events in and writes the records. See `oncelog.machine.Machine` for the contract.
+    It does no I/O: a driver feeds events in and writes the records. Its methods are those of `oncelog.machine.Machine`:
+    `decide`, `apply` and `resume`.
     """
 
     def __init__(

@@ -1,4 +1,6 @@
-"""The limits on names of groups and members: a record holds a string of at most 32,767 bytes (facts 5.2)."""
+"""The limits on names of groups and members: a record holds a string of at most 32,767 bytes (docs/kafka-facts.md,
+5.2).
+"""
 
 from typing import Final
 

@@ -1,5 +1,5 @@
-"""The offsets of groups: committed ones, those that wait for a transaction's marker, and their producers (facts 5.2, 9;
-KIP-447).
+"""The offsets of groups: committed ones, those that wait for a transaction's marker, and their producers
+(docs/kafka-facts.md, 5.2, 9; KIP-447).
 
 An offset committed in a transaction is pending until the marker comes. A commit makes it the group's offset, unless a
 later record of the log has committed a newer one. An abort drops it. A reader that wants stable offsets is told to wait
@@ -134,7 +134,8 @@ class GroupOffsets:
                 yield producer_id
 
     def marker_error(self, event: EndTransaction) -> ErrorCode:
-        """Return the error that refuses this transaction marker, as a partition's leader would (facts 9, "Markers").
+        """Return the error that refuses this transaction marker, as a partition's leader would (docs/kafka-facts.md, 9,
+        "Markers").
 
         NONE: it is accepted. Under TV2 each end of a transaction raises the producer epoch. So a marker at the known
         epoch is late, and must not end the transaction that has begun since.

@@ -1,4 +1,4 @@
-"""The records of a group shard, byte for byte as Kafka writes `__consumer_offsets` (facts 5.2).
+"""The records of a group shard, byte for byte as Kafka writes `__consumer_offsets` (docs/kafka-facts.md, 5.2).
 
 ```
 key    0, 1  group string · topic string · partition i32     an offset

@@ -1,4 +1,6 @@
-"""The transactional.id pattern of ListTransactions v2: RE2's syntax. It matches whole ids, as in Kafka (facts 3)."""
+"""The transactional.id pattern of ListTransactions v2: RE2's syntax. It matches whole ids, as in Kafka
+(docs/kafka-facts.md, 3).
+"""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""InitProducerId gives a producer its producer id and epoch, together its identity (facts 8.3).
+"""InitProducerId gives a producer its producer id and epoch, together its identity (docs/kafka-facts.md, 8.3).
 
 - A new producer gets a higher epoch than every earlier one of its transactional.id, which fences them.
 - A producer that names its current identity continues after an error, and gets a higher epoch too.

@@ -4,7 +4,7 @@ ended.
 Both machines of a shard (ordinary transactions and Spark sinks) use these messages. A machine that has decided to
 commit or abort emits `Send(MARKER_SENDER, MarkersWanted(…))`. The shell adds the coordinator epoch, delivers, and gives
 the machine `MarkersDelivered` with the same key. A crash may lose either: `resume()` asks for the markers again, and a
-marker that is there already is harmless (facts 8.11).
+marker that is there already is harmless (docs/kafka-facts.md, 8.11).
 """
 
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class DecisionKey(NamedTuple):
 class MarkerWanted:
     """The markers to write for one producer id: one in each partition.
 
-    `producer_epoch` is the stored epoch, already bumped in TV2 (facts 8.11).
+    `producer_epoch` is the stored epoch, already bumped in TV2 (docs/kafka-facts.md, 8.11).
     """
 
     producer_id: ProducerId

@@ -75,7 +75,9 @@ _TXN_ONLY: Final = (TxnTimedOut, ExpireIds, ResendMarkers)
 
 
 def encode_shard_record(record: ShardRecord, version: int) -> tuple[bytes, bytes | None]:
-    """Return key and value of a shard's record. `version` is the one of a transaction's value to write (facts 5.1)."""
+    """Return key and value of a shard's record. `version` is the one of a transaction's value to write
+    (docs/kafka-facts.md, 5.1).
+    """
     if isinstance(record, TxnMetadata | TxnTombstone):
         return encode_record(record, version)
     return encode_sink_record(record)
@@ -98,9 +100,10 @@ class ShardConfig:
 
 
 class ShardMachine:
-    """The state machine of one `__transaction_state` partition; it holds one for transactions and one for Spark sinks.
+    """The state machine of one `__transaction_state` partition. It holds two others, one for transactions and one for
+    Spark sinks, and passes each event to the one that it concerns.
 
-    See `oncelog.machine.Machine` for the contract.
+    Its methods are those of `oncelog.machine.Machine`: `decide`, `apply` and `resume`.
     """
 
     def __init__(self, config: ShardConfig | None = None) -> None:

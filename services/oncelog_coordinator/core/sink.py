@@ -402,8 +402,8 @@ class SinkMachine:
         )
 
     def _add_partitions(self, event: AddPartitions | VerifyPartitions) -> Decision[SinkRecord]:
-        """Answer the AddPartitionsToTxn that a partition leader sends before a task's first batch there (facts 8.4,
-        8.5).
+        """Answer the AddPartitionsToTxn that a partition leader sends before a task's first batch there
+        (docs/kafka-facts.md, 8.4, 8.5).
 
         A task's producer id is never used again. So it is fenced once its try has ended, and not told to retry.
         """

@@ -155,7 +155,9 @@ class ExpireSinks:
 
 @dataclass(frozen=True, slots=True)
 class CallAnswer:
-    """The answer to DeleteSink, and the base of the other answers: the error of the call itself."""
+    """The base of all answers to calls about a Spark sink, and the whole answer to DeleteSink. Its error says that the
+    call failed, such as a bad argument; whether a sink's write was accepted is told by `answer` of its subclasses.
+    """
 
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str = ""

@@ -262,7 +262,7 @@ _BY_NUMBER: Final = {one.number: one for one in _TYPES.values()}
 
 
 def encode_sink_record(record: SinkRecord) -> tuple[bytes, bytes | None]:
-    """Return key and value of a record; the value of a tombstone is None."""
+    """Return the key and value of a Spark sink's record in `__transaction_state`; the value of a tombstone is None."""
     if isinstance(record, Tombstone):
         return _BY_NUMBER[record.record_type].encode_key(record), None
     found = _TYPES[type(record)]

@@ -1,4 +1,5 @@
-"""Transactions that take too long, ids that are not used, and operators who end a transaction (facts 8.9).
+"""Transactions that take too long, ids that are not used, and operators who end a transaction (docs/kafka-facts.md,
+8.9).
 
 Kafka looks every ten seconds for transactions past their timeout. Here each Ongoing transaction has a timer, so it is
 aborted within a second of its deadline, and strictly after it, as in Kafka. When the timer fires, the wall clock is

@@ -2,7 +2,7 @@
 
 `decide` passes each event to the module that knows the answer. `apply` keeps the newest state of each id. `resume`
 returns what is to be done after a load: markers of prepared transactions, and a timer for each Ongoing one, which is
-left alone until its own timeout (facts 1.1, rows 2 and 3).
+left alone until its own timeout (docs/kafka-facts.md, 1.1, rows 2 and 3).
 
 Start with `txn_state`, then `end_txn`.
 """
@@ -51,7 +51,7 @@ DAY_MS: Final = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class TxnConfig:
-    """The settings that a transaction machine needs, with Kafka's defaults (facts 10)."""
+    """The settings that a transaction machine needs, with Kafka's defaults (docs/kafka-facts.md, 10)."""
 
     transactional_id_expiration_ms: Millis = Millis(7 * DAY_MS)
     expire_interval_ms: Millis = Millis(3_600_000)
@@ -62,7 +62,7 @@ class TxnConfig:
 class TxnMachine:
     """The state machine of the ordinary transactions of one shard (a partition of `__transaction_state`).
 
-    See `oncelog.machine.Machine` for the contract.
+    Its methods are those of `oncelog.machine.Machine`: `decide`, `apply` and `resume`.
     """
 
     def __init__(self, config: TxnConfig | None = None) -> None:

@@ -3,8 +3,8 @@
 An event that is answered carries the `request_id` of its answer. A machine draws no ids itself. If
 `TxnMachine.wants_producer_id(event)` says that it may need one, the shell claims it and puts it in `new_producer_id`.
 None there means that no id was to be had. The machine then answers COORDINATOR_LOAD_IN_PROGRESS where it needs it
-(facts 9). `cluster_transaction_version` is the finalized feature level: it decides how the server itself aborts (facts
-2.1).
+(docs/kafka-facts.md, 9). `cluster_transaction_version` is the finalized feature level: it decides how the server itself
+aborts (docs/kafka-facts.md, 2.1).
 """
 
 from dataclasses import dataclass
@@ -85,7 +85,9 @@ class AddPartitions:
 
 @dataclass(frozen=True, slots=True)
 class VerifyPartitions:
-    """A partition leader asks whether a TV1 client has added these partitions to its transaction."""
+    """The event for a partition leader's question whether a TV1 client has added these partitions to its
+    transaction.
+    """
 
     request_id: int
     transactional_id: TransactionalId
@@ -166,7 +168,7 @@ class ResendMarkers:
 
 @dataclass(frozen=True, slots=True)
 class ExpireIds:
-    """A timer's event: remove transactional.ids that were not used for long (facts 8.9)."""
+    """A timer's event: remove transactional.ids that were not used for long (docs/kafka-facts.md, 8.9)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,8 +236,9 @@ class IdentityAnswer:
 
 @dataclass(frozen=True, slots=True)
 class VerifyAnswer:
-    """The answer to VerifyPartitions. `missing` partitions are not in the transaction: each gets
-    TRANSACTION_ABORTABLE (facts 8.5)."""
+    """The answer to VerifyPartitions. `missing` partitions are not in the transaction: each gets TRANSACTION_ABORTABLE
+    (docs/kafka-facts.md, 8.5).
+    """
 
     error_code: ErrorCode
     missing: tuple[Partition, ...] = ()

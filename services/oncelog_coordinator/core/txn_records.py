@@ -1,4 +1,5 @@
-"""The record of a transaction's state in `__transaction_state`, byte for byte as Kafka writes it (facts 5.1).
+"""The record of a transaction's state in `__transaction_state`, byte for byte as Kafka writes it (docs/kafka-facts.md,
+5.1).
 
 ```
 key    type i16 = 0 · transactionalId string
@@ -126,7 +127,9 @@ def encode_record(record: TxnRecord, version: int) -> tuple[bytes, bytes | None]
 
 
 def value_bytes_estimate(partitions: Iterable[Partition]) -> int:
-    """Return an upper bound of a value's size in bytes, for the bound on a transaction's partitions."""
+    """Return how many bytes the record value of a transaction with these partitions has in `__transaction_state`, at
+    most. AddPartitionsToTxn is refused if the value could exceed the largest record.
+    """
     return 128 + sum(len(topic) * 4 + 12 for topic, _ in partitions)
 
 
@@ -149,10 +152,10 @@ def decode_record(key: bytes, value: bytes | None) -> TxnRecord | None:
 
 
 def _origin_of(tag: bytes | None) -> RequestOrigin | None:
-    """Return the request origin (connection and number) in a tagged field; None without the field, or if its size is
-    another.
+    """Return the request's origin, which is the client's connection and the request's number on it, from a tagged
+    field. None: there is no such field, or it has a wrong size.
 
-    Without an origin the transaction is like one that Kafka wrote.
+    With None the transaction is treated as one that Kafka wrote: its delayed requests are not recognised.
     """
     if tag is None or len(tag) != _ORIGIN.size:
         return None

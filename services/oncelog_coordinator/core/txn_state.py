@@ -1,4 +1,4 @@
-"""The stored state of one transactional.id, and every legal way to change it (facts 8.2).
+"""The stored state of one transactional.id, and every legal way to change it (docs/kafka-facts.md, 8.2).
 
 ```
 Empty ──▶ Ongoing ──▶ PrepareCommit ──▶ CompleteCommit ──▶ Ongoing …
@@ -36,7 +36,9 @@ from oncelog.trace import TransactionTrace
 from oncelog_coordinator.core.request_origin import RequestOrigin
 
 EXHAUSTED_EPOCH: Final = PRODUCER_EPOCH_MAX - 1
-"""The first producer epoch at which a producer id must be replaced: the last epoch is kept for fencing (facts 10)."""
+"""The first producer epoch at which a producer id must be replaced: the last epoch is kept for fencing
+(docs/kafka-facts.md, 10).
+"""
 
 TWO_PHASE_TIMEOUT_MS: Final = 2**31 - 1
 """The timeout of a transaction that is decided from outside and never times out (KIP-939)."""
@@ -97,7 +99,9 @@ VALID_PREVIOUS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class TxnMetadata:
-    """The state of one transactional.id, which is one value of `__transaction_state` (facts 5.1)."""
+    """The state of one transactional.id: its producer id and epoch, and its newest transaction. It is stored as the
+    value of a record of `__transaction_state`.
+    """
 
     transactional_id: TransactionalId
     producer_id: ProducerId
@@ -159,7 +163,9 @@ class TxnMetadata:
 
     @property
     def deadline(self) -> Millis:
-        """The time in milliseconds after which the transaction may be aborted, but not yet at it (facts 8.9)."""
+        """The time in milliseconds after which the transaction may be aborted, but not yet at it (docs/kafka-facts.md,
+        8.9).
+        """
         return Millis(self.start_timestamp + self.timeout_ms)
 
     def initialised(
@@ -274,8 +280,8 @@ class TxnMetadata:
     def completed(self, now: Millis) -> "TxnMetadata":
         """Return the state CompleteCommit or CompleteAbort: every marker is written.
 
-        If a successor producer id was chosen, it takes over at epoch 0 (facts 8.7). A producer for which the
-        transaction was kept (KIP-939) continues with its own id and epoch.
+        If a successor producer id was chosen, it takes over at epoch 0 (docs/kafka-facts.md, 8.7). A producer for which
+        the transaction was kept (KIP-939) continues with its own id and epoch.
         """
         return TxnMetadata(
             self.transactional_id,
@@ -319,7 +325,7 @@ def next_identity(prepared: TxnMetadata) -> tuple[ProducerId, ProducerEpoch]:
 
 
 def check_transition(old: TxnMetadata | None, new: TxnMetadata) -> None:
-    """Assert that the new state of a transactional.id may follow the old one (facts 8.2).
+    """Assert that the new state of a transactional.id may follow the old one (docs/kafka-facts.md, 8.2).
 
     A violation is our bug, never a client's.
     """

@@ -1,4 +1,5 @@
-"""The requests by which operators read transactions: DescribeTransactions and ListTransactions (facts 3).
+"""The requests by which operators read transactions: DescribeTransactions and ListTransactions (docs/kafka-facts.md,
+3).
 
 The duration filter is strict, and compares with the stored start, which is -1 in Empty: an Empty entry passes every
 duration. In CompleteCommit and CompleteAbort the start is still the last transaction's.

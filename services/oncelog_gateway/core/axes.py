@@ -21,7 +21,9 @@ Shape = Literal["milli", "second", "minute", "day"]
 
 
 class TimeMark(NamedTuple):
-    """A mark of a time on the horizontal axis."""
+    """A labelled point of time on the horizontal axis of a chart: where it stands, in percent of the width, and how it
+    is written.
+    """
 
     percent: float
     time_ms: int

@@ -13,7 +13,7 @@ Counters = Mapping[str, Sequence[float]]
 
 
 class Told(NamedTuple):
-    """The counters of one process, as it answered them."""
+    """The counters of one process, as it answered the gateway. Two of these answers give how much each counter grew."""
 
     started_ms: int
     """When the process started. If this number changes, its counters began at zero."""

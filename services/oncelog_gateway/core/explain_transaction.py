@@ -404,8 +404,8 @@ def _first_of_bump(facts: TransactionFacts, ended: Event) -> Event:
 
 
 def _goes_on_after(facts: TransactionFacts, ended: Event) -> bool:
-    """True if the fencing that `ended` tells of is over: a later transaction was committed, and no producer was fenced
-    lately.
+    """True if the fencing that the event `ended` reports is no trouble any more: a later transaction was committed, and
+    no producer was fenced lately.
     """
     works = any(
         e.kind == "transaction"

@@ -22,7 +22,7 @@ from typing import Final
 from oncelog.ids import CoordinatorEpoch, Millis, Offset, Partition, ProducerEpoch, ProducerId
 
 OPEN_STATES: Final = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
-"""States in which a coordinator still owes its partitions a marker (facts 8.2)."""
+"""States in which a coordinator still owes its partitions a marker (docs/kafka-facts.md, 8.2)."""
 
 DECIDED_STATES: Final = frozenset({"PrepareCommit", "PrepareAbort"})
 """States in which the outcome is fixed and the markers are on their way."""
@@ -109,7 +109,7 @@ def owner_of(
     """Return the coordinator's transaction that will end this one, or None.
 
     Producer epochs are not compared: a prepared TV2 transaction already carries the bumped epoch of its marker. A
-    marker of any epoch that the leader accepts ends what is open in the partition (facts 8.11, 9).
+    marker of any epoch that the leader accepts ends what is open in the partition (docs/kafka-facts.md, 8.11, 9).
     """
     for candidate in coordinated:
         if (

@@ -158,7 +158,7 @@ class Holder:
 
     @property
     def words(self) -> str:
-        """The transaction's name and its time: `pay-7 for 2 min`."""
+        """The name of the transaction that holds records back, and for how long it does: `pay-7 for 2 min`."""
         return f"{self.kind}{self.name}{self.since}"
 
 

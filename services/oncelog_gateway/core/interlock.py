@@ -1,10 +1,10 @@
 """The check before an operator's abort: it ends exactly the transaction that the operator looked at, or nothing.
 
 Kafka's `WriteTxnMarkers` carries no start offset, and a partition leader takes any marker whose epochs are high enough
-(facts 1.4, 9). So the gateway checks that the marker ends the intended transaction, as KIP-664 first proposed. The
-partition must have a transaction open at exactly the given start offset, with the given producer epoch. And no
-coordinator may own it, because its owner would end it. If that coordinator later commits, an abort marker behind its
-back would tear the transaction apart.
+(docs/kafka-facts.md, 1.4, 9). So the gateway checks that the marker ends the intended transaction, as KIP-664 first
+proposed. The partition must have a transaction open at exactly the given start offset, with the given producer epoch.
+And no coordinator may own it, because its owner would end it. If that coordinator later commits, an abort marker behind
+its back would tear the transaction apart.
 
 After the last reading and before the append, the same producer may begin a new transaction, under TV1 with the same
 epoch. So the marker carries what was seen, and the leader compares it in the step that writes. The leader refuses the
@@ -33,7 +33,7 @@ from oncelog_gateway.core.hanging import (
 
 LEGACY_TRANSACTION_VERSION: Final = 0
 """The marker's transaction version. The marker carries the very epoch of the open transaction, so the leader must
-accept an equal one (facts 9).
+accept an equal one (docs/kafka-facts.md, 9).
 """
 
 

@@ -1,5 +1,5 @@
-"""Decodes the records of `__consumer_offsets` and `__transaction_state`, with names for their fields (facts 5), for
-pages that show records.
+"""Decodes the records of `__consumer_offsets` and `__transaction_state`, with names for their fields
+(docs/kafka-facts.md, 5), for pages that show records.
 
 The records have Kafka's stored formats, and are read here as any reader of the topic would. The coordinator has its own
 decoder for what it needs. Bytes of members and unknown fields are left as they are.

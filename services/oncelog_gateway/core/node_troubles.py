@@ -31,7 +31,7 @@ _MARKERS: Final = "oncelog transactions markers"
 
 
 class Seen(NamedTuple):
-    """A node, partition or shard with something wrong, and since when."""
+    """A node, partition or shard with something wrong, and since when, as the console's list of troubles shows it."""
 
     name: str
     since: Since = NOT_KNOWN
@@ -41,7 +41,9 @@ class Seen(NamedTuple):
 
 
 class Queue(NamedTuple):
-    """Markers of decided transactions that wait to be delivered to one node."""
+    """The markers of decided transactions that the marker sender has yet to deliver to one node: how many, and how old
+    the oldest is.
+    """
 
     node: int | None
     """Node id of the partitions' leader; None: the partitions have no leader."""

@@ -44,7 +44,7 @@ class Seen(NamedTuple):
 
 
 class Unreadable(NamedTuple):
-    """A batch whose records cannot be shown, and why."""
+    """A batch whose records the page of a topic's records cannot show, and the reason."""
 
     header: BatchHeader
     why: str

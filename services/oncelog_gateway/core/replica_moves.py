@@ -194,11 +194,10 @@ class _Cluster:
         return False
 
     def _move_some(self, donor: int, receiver: int) -> bool:
-        """Move replicas from donor to receiver, at most one of each topic, and return whether any was moved. Topics
-        where the donor has most more than the receiver come first.
+        """Move replicas from the node `donor` to `receiver`, at most one of each topic. Return True if any was moved.
 
-        The donor never falls below the mean number of replicas, and the receiver never rises above it: such a move
-        would have to be undone.
+        The topics of which the donor has the most replicas more than the receiver come first. The donor never falls
+        below the mean number of replicas, and the receiver never rises above it: such a move would have to be undone.
         """
         total, count = sum(self._load.values()), len(self.ids)
         beyond_mean = self._load[donor] - -(-total // count)

@@ -124,5 +124,7 @@ ROLE_OF: Final[Mapping[RouteKey, Role]] = {
 
 
 def without_role(routes: Iterable[RouteKey]) -> list[RouteKey]:
-    """Return those routes that have no role in this module's table."""
+    """Return those REST routes for which this module's table names no role that a caller must have. The gateway asserts
+    at its start that there are none.
+    """
     return [key for key in routes if key not in ROLE_OF and key not in OPEN]

@@ -85,7 +85,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """Events between two transactions, which belong to none."""
+    """Events in the timeline of a transactional.id that lie between two transactions and belong to neither."""
 
     events: tuple[Event, ...]
 

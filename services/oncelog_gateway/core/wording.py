@@ -23,8 +23,8 @@ def duration(milliseconds: int | None) -> str:
 
 
 def precise_duration(milliseconds: int) -> str:
-    """Return a duration as `duration` does, but with tenths below ten seconds: `1.4 s`. For durations that are
-    compared.
+    """Return a duration in words, with tenths below ten seconds, which `duration` leaves out: `1.4 s`. For durations
+    that are compared.
     """
     if 1_000 <= milliseconds < 10_000:
         return f"{milliseconds / 1_000:.1f} s"

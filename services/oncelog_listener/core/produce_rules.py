@@ -1,6 +1,6 @@
-"""The rules that a Produce request must meet before any leader sees it (facts 3, Produce).
+"""The rules that a Produce request must meet before it is sent on to the partitions' leaders (docs/kafka-facts.md, 3).
 
-Only the header of each batch is peeked at; the leader checks lengths, CRC and records.
+Only the header of each batch is read here; the leader checks lengths, CRC and records.
 """
 
 import struct

@@ -1,5 +1,5 @@
 """The requests that a listener repeats when the node it asked is gone, or no longer owns the partition, transaction or
-group (ADR 0017).
+group (ADR 0017; "facts" below is docs/kafka-facts.md).
 
 A repetition is safe when doing the request twice has the effect of doing it once, or when the first copy surely was not
 done. For a client that has closed its connection nothing is repeated: it sends its request to another listener.

@@ -1,5 +1,6 @@
-"""ApiVersions: the API versions that this listener serves, and the features that the cluster has enabled (facts 2,
-2.1)."""
+"""ApiVersions: the API versions that this listener serves, and the features that the cluster has enabled
+(docs/kafka-facts.md, 2, 2.1).
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""FindCoordinator and DescribeCluster. The coordinator in the answer is the listener that is asked (facts 3; ADR
-0017). Only a listener that is stopping names another one.
+"""FindCoordinator and DescribeCluster. The coordinator in the answer is the listener that is asked
+(docs/kafka-facts.md, 3; ADR 0017). Only a listener that is stopping names another one.
 
 The answer does not say that a shard (a partition of the coordinators' topics) has no coordinator at this moment. The
 requests that follow wait for one (`shard_calls.py`), each client repeats them, and they hold up no fetch: they come

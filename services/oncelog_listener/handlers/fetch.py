@@ -1,4 +1,4 @@
-"""Fetch: one long poll over all the leaders whose partitions a client wants (facts 3).
+"""Fetch: one long poll over all the leaders whose partitions a client wants (docs/kafka-facts.md, 3).
 
 What a client wants stands in its request, or in its fetch session (KIP-227, `core/fetch_sessions.py`) with the changes
 that the request names. With a session the response holds only partitions with something new, and leaders answer only

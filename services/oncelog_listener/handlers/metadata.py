@@ -1,4 +1,5 @@
-"""Metadata: the brokers are the listeners, and partitions are spread over them (facts 3; ADR 0001, ADR 0017).
+"""Metadata: the brokers are the listeners, and partitions are spread over them (docs/kafka-facts.md, 3; ADR 0001, ADR
+0017).
 
 Storage nodes take no client connections. The module `brokers` decides which listeners the answer lists, and which of
 them it names as a partition's leader.

@@ -1,4 +1,4 @@
-"""Produce: record batches go to their leaders without being decoded (facts 3 and 9)."""
+"""Produce: record batches go to their leaders without being decoded (docs/kafka-facts.md, 3 and 9)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ _ADD_PARTITION_FROM: Final = 12
 
 
 class _AtOnce(Protocol):
-    """A storage node in this process, which can append without a wait."""
+    """The part of a storage node in this process that can append a Produce request without a wait. None: it did not
+    append all, and the request takes the usual way.
+    """
 
     def ProduceAtOnce(  # noqa: N802
         self, request: plain.ProduceRequest
@@ -59,7 +61,7 @@ def verification_mode(version: int) -> pb.VerificationMode:
     """Return how the leader checks that a transactional batch belongs to an open transaction. The Produce version says
     which protocol (TV1 or TV2) the client speaks.
 
-    The cluster's feature level does not matter here (facts 2.1).
+    The cluster's feature level does not matter here (docs/kafka-facts.md, 2.1).
     """
     if version >= _ADD_PARTITION_FROM:
         return pb.ADD_PARTITION
@@ -104,8 +106,9 @@ def produce_at_once(call: ProduceCall) -> kafka.ProduceResponse | None:
 
 
 def produce_at_a_glance(cluster: Cluster, session: Session, frame: Frame) -> bytes | None:
-    """Append a request of one batch as `produce_at_once` does, but decode the frame by hand, which is faster. Return
-    the response's frame; None: the request takes the usual way."""
+    """Append a Produce request of one batch without a wait, at a leader in this process. The frame is decoded by hand,
+    which is faster than the message library. Return the response's frame; None: the request takes the usual way.
+    """
     asked = read_small_produce(frame)
     if asked is None or asked.acks not in (-1, 1) or cluster.access.is_checked:
         return None

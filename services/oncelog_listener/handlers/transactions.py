@@ -1,5 +1,6 @@
-"""The requests of a producer to its transaction coordinator, and the markers that an operator writes (facts 1.3,
-1.4, 3)."""
+"""The requests of a producer to its transaction coordinator, and the markers that an operator writes
+(docs/kafka-facts.md, 1.3, 1.4, 3).
+"""
 
 from __future__ import annotations
 

@@ -116,8 +116,9 @@ def _coordinator(cluster: Cluster, session: Session, name: str, method: str) -> 
 
 
 def _origin(cluster: Cluster, session: Session, asked: SmallRequest) -> plain.RequestOrigin:
-    """Return the origin of the request (listener, connection and request number), as `Call.origin` does. This request
-    is not counted yet, so its number is one more."""
+    """Return the origin of a request (listener, connection and number on that connection), by which the coordinator
+    recognises delayed requests. This request is not counted yet, so its number is one more than the count.
+    """
     return plain.RequestOrigin(
         cluster.listener_start,
         session.connection,

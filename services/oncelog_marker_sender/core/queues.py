@@ -14,8 +14,8 @@ add ──▶ queue[leader] ──take──▶ in flight ──answer──▶ 
 ```
 
 A delivery ends once: when nothing of it is queued any more, or when it is cancelled. A marker that a leader refuses as
-fenced holds up no other one: the delivery goes on, and its end names what was refused.
-Answers for a delivery that has ended find nothing and change nothing. Codes and what they mean: facts 8.11.
+fenced holds up no other one: the delivery goes on, and its end names what was refused. Answers for a delivery that has
+ended find nothing and change nothing. Codes and what they mean: docs/kafka-facts.md, 8.11.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -357,7 +357,9 @@ class MarkerQueues:
         return (self._end(delivery_id, Outcome.CANCELLED),)
 
     def nodes(self) -> list[NodeId]:
-        """Return the nodes with something queued, ascending; HOLDING is not among them."""
+        """Return the ids of the nodes for which markers are queued, ascending. HOLDING, the queue of markers without a
+        known leader, is not among them.
+        """
         return sorted(node_id for node_id, queue in self._queues.items() if queue and node_id >= 0)
 
     def depths(self, now_ms: int) -> tuple[QueueDepth, ...]:

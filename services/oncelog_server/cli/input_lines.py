@@ -15,7 +15,7 @@ _PIECE_BYTES: Final = 64 * 1024
 
 
 class Source(Protocol):
-    """A file or a pipe that lines are read from."""
+    """The file or pipe from which `oncelog produce` reads lines."""
 
     def read1(self, size: int, /) -> bytes: ...
 
@@ -56,7 +56,7 @@ def unescaped(text: str) -> bytes:
 
 
 class Lines(NamedTuple):
-    """Consecutive lines of the input, read as records to write."""
+    """Consecutive lines of the input of `oncelog produce`, each read as the key and value of a record to write."""
 
     first: int
     """The number of the first line; from 1, as editors count."""

@@ -74,7 +74,9 @@ def producer(bootstrap: str, **options: "Unpack[ProducerOptions]") -> "Iterator[
 
 @contextmanager
 def consumer(bootstrap: str, **options: "Unpack[ConsumerOptions]") -> "Iterator[Consumer]":
-    """Yield a consumer, with errors as of `admin`."""
+    """Yield a consumer. Raises OncelogError when no listener answers at the address, and when a call within the block
+    fails.
+    """
     from oncelog.client.blocking import Consumer
 
     login = _reached(bootstrap)

@@ -29,7 +29,7 @@ class Output(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Globals:
-    """The shared options that were given before the command's name."""
+    """The options that all commands share, such as --bootstrap, as they were given before the command's name."""
 
     bootstrap: str | None = None
     gateway: str | None = None

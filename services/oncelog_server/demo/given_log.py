@@ -27,4 +27,4 @@ class GivenLog:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Do nothing: the log keeps running."""
+        """Do nothing: the demo did not start this log, so it keeps running."""

@@ -21,7 +21,7 @@ KINDS = frozenset({"payment", "refund"})
 
 
 class Output(NamedTuple):
-    """A record that the pipeline writes, with its topic."""
+    """A record that the demo's pipeline wants written, with its topic."""
 
     topic: str
     key: bytes

@@ -22,7 +22,7 @@ FLOAT_TOLERANCE = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line of the proof: what was checked, and whether it holds."""
+    """One line of the demo's proof: what was checked, what was expected and found, and whether it holds."""
 
     what: str
     expected: str
@@ -38,7 +38,7 @@ class Proof(Protocol):
 
 
 class RowTally:
-    """Counts how often each row of the input was found, by its number."""
+    """Counts how often each row of the demo's input was found among the records of the output, by the row's number."""
 
     def __init__(self, row_count: int) -> None:
         self._counts = bytearray(row_count)

@@ -48,7 +48,7 @@ class Scenario(Protocol):
 
 
 class PaymentsScenario:
-    """Payments made from (rows, seed), summed per merchant."""
+    """The demo's input of generated payments, as many as `rows`, from a seed. The result is a sum per merchant."""
 
     input_topic = "payments"
     output_topics = (LEDGER, REFUNDS, REJECTED)
@@ -77,7 +77,7 @@ class PaymentsScenario:
 
 
 class TableScenario:
-    """The rows of a file, counted and summed per key."""
+    """The demo's input from a user's file. The result is a count of its rows, and sums of its columns, per key."""
 
     input_topic = "rows"
     output_topics = (LEDGER,)

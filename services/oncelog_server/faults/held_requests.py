@@ -158,8 +158,8 @@ class MarkerGates:
 
 
 class _GatedStub:
-    """Replaces a stub of a role that writes markers: WriteTxnMarkers must pass the gates first, and all other calls go
-    through.
+    """Replaces a stub of a role that writes markers. WriteTxnMarkers must pass the gates (faults that hold or lose
+    requests) first; all other calls go through.
     """
 
     def __init__(self, stub: _WritesMarkers, gates: MarkerGates) -> None:

@@ -5,7 +5,9 @@ from oncelog.runtime import SystemClock
 
 
 class MovedClock:
-    """An `oncelog.runtime.Clock` that can be moved ahead of the system's clock."""
+    """A clock for the roles of a process that a test can move ahead of the system's clock, so that timeouts
+    end early.
+    """
 
     def __init__(self) -> None:
         self._system = SystemClock()

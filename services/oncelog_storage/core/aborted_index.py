@@ -1,4 +1,5 @@
-"""The aborted-transaction index, `<20-digit base offset>.txnindex`: what read_committed fetches must skip (facts 5.3).
+"""The aborted-transaction index, `<20-digit base offset>.txnindex`: what read_committed fetches must skip
+(docs/kafka-facts.md, 5.3).
 
 34-byte entries in order of their marker's offset: version i16 = 0, producerId i64, firstOffset i64, lastOffset i64 (the
 marker's), lastStableOffset i64. Only aborted transactions with data have one, in the segment that holds the marker.

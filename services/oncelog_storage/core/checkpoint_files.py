@@ -47,7 +47,7 @@ def decode_checkpoint(text: str) -> dict[Partition, int]:
 
 
 def _check(lines: Iterable[str], checksum: str) -> None:
-    """Check these lines against their CRC-32C. Raises ValueError."""
+    """Check these lines of a checkpoint file against the CRC-32C that the file states. Raises ValueError."""
     text = "".join(f"{line}\n" for line in lines)
     if str(crc32c(text.encode())) != checksum:
         raise ValueError("the checkpoint file fails its CRC-32C")

@@ -31,7 +31,7 @@ class CorruptSource(OncelogError):
 
 
 class Source(NamedTuple):
-    """A sealed segment as it was when the cleaning pass began."""
+    """A sealed segment that a cleaning pass reads, as it was when the pass began."""
 
     base_offset: int
     end_offset: int
@@ -72,8 +72,8 @@ class Keep(NamedTuple):
 
 
 class Worked(NamedTuple):
-    """Yielded by the generators of `CleaningWork` after each batch. `size_bytes` counts what was read of it and what is
-    kept.
+    """Yielded by the generators of `CleaningWork` after each batch, so that the cleaner can pause or stop there.
+    `size_bytes` counts what was read of the batch and what is kept.
     """
 
     size_bytes: int

@@ -56,7 +56,9 @@ class SegmentFacts(NamedTuple):
 
 
 class CompactionRules(NamedTuple):
-    """A topic's settings of compaction. Lags are in ms."""
+    """The settings of a topic that decide when its log is compacted: how much of it must be dirty, and how old records
+    must or may be, in ms.
+    """
 
     min_dirty_ratio: float
     min_lag_ms: int
@@ -177,7 +179,7 @@ class Chosen(NamedTuple, Generic[HostedT]):
 
     @property
     def segment_count(self) -> int:
-        """The number of segments to rewrite; they are the log's first ones."""
+        """The number of sealed segments that the cleaner rewrites; they are the first ones of the log."""
         return sum(facts.end_offset <= self.range.end_offset for facts in self.sealed)
 
 
@@ -189,7 +191,7 @@ class CleaningChoices(Generic[HostedT]):
         self._given_up: WeakKeyDictionary[HostedT, int] = WeakKeyDictionary()
 
     def __len__(self) -> int:
-        """The number of logs that are not cleaned any more."""
+        """The number of logs that are not cleaned any more, because an attempt to clean them failed."""
         return len(self._given_up)
 
     def give_up(self, leader: HostedT) -> None:
@@ -217,7 +219,7 @@ class CleaningChoices(Generic[HostedT]):
 
     @staticmethod
     def in_order(looked: Iterable[Chosen[HostedT]]) -> list[Chosen[HostedT]]:
-        """Return the logs that should be cleaned, the dirtiest first."""
+        """Return those logs that are dirty or old enough to be cleaned, the dirtiest first."""
         wanted = [chosen for chosen in looked if chosen.range.is_wanted]
         return sorted(wanted, key=lambda chosen: chosen.range.dirty_ratio, reverse=True)
 

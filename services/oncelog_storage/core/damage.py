@@ -27,7 +27,9 @@ _OFFSETS_AHEAD_MAX: Final = 2**31
 
 
 class Behind(NamedTuple):
-    """Records that can still be read behind a damaged place."""
+    """How many records can still be read behind a damaged place in a log, and in how many files. A report of damage
+    shows it.
+    """
 
     record_count: int = 0
     size_bytes: int = 0
@@ -40,7 +42,7 @@ class Behind(NamedTuple):
         return f"{records} in {counted(self.file_count, 'file')} behind it"
 
     def with_file(self, other: "Behind") -> "Behind":
-        """Return these records plus those that can be read in another file."""
+        """Return the sum of these counts and those of another file."""
         return Behind(*(sum(pair) for pair in zip(self, other, strict=True)))
 
 
@@ -150,7 +152,9 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _has_lost_page(data: bytes, position: int) -> bool:
-    """True if one of the pages with the batch at `position` has only zeros up to its end."""
+    """True if a page of the file has only zeros up to its end, as a power cut leaves it. Only pages that hold a part of
+    the batch at `position` are looked at.
+    """
     claimed = HEADER.unpack_from(data)[1] if len(data) >= HEADER_BYTES else 0
     end = min(max(claimed + LENGTH_PREFIX_BYTES, HEADER_BYTES), len(data))
     begin = 0
@@ -183,8 +187,9 @@ def verdict(
 ) -> Verdict:
     """Return whether a damaged log may be cut at the damage without the loss of an acknowledged record.
 
-    `data` are the bytes from the damaged `position` on; `size_bytes` is the segment's rest there. A kill leaves one
-    unfinished write in the newest segment; only a power cut leaves more.
+    `size_bytes` is how many bytes the segment has from the damaged `position` on; `data` has the first of them, or all.
+    A killed process leaves one unfinished write at the end of the newest segment, which may be cut. More is cut only
+    after a power cut.
     """
     is_torn = is_newest and is_unfinished_write(data, size_bytes, reason, offset)
     if may_have_lost_power and not is_torn:

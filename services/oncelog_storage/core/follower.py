@@ -22,7 +22,9 @@ _BACKOFF_MAX_S: Final = 1.0
 
 
 class Position(NamedTuple):
-    """The position of a follower's log, as its request says it."""
+    """How far a follower's log reaches, as its fetch request tells the leader: its end, its last leader epoch and its
+    start.
+    """
 
     log_end_offset: int
     last_leader_epoch: int
@@ -106,7 +108,9 @@ def take_log_start(log: LogState, log_start_offset: int) -> bool:
 
 
 def cut_epochs(log: LogState, offset: int) -> None:
-    """Drop the leader epochs that begin at the log's end. Raises KafkaError if there are none."""
+    """Drop the leader epochs that begin at the log's end: no batch of them is left after the log was cut at `offset`.
+    Raises KafkaError if there are none.
+    """
     if not log.leader_epochs.truncate_from(log.log_end_offset):
         raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"nothing to cut at {offset}")
 
@@ -167,7 +171,7 @@ class FollowedLog:
 
 
 class Replica(Protocol):
-    """A followed partition, as a fetch session uses it."""
+    """A partition that this node follows, as the fetch session with its leader's node uses it."""
 
     @property
     def position(self) -> Position: ...
@@ -250,7 +254,9 @@ class FollowerSession(Generic[ReplicaT]):
             self._forgotten[partition] = None
 
     def end(self) -> None:
-        """End the session, because a request failed or its response is unknown."""
+        """Forget the session with the leader's node, because a request failed or its response is unknown. The next
+        request opens a new one.
+        """
         self._session_id, self._session_epoch = NO_SESSION, -1
 
     def succeeded(self) -> None:
@@ -318,7 +324,9 @@ class FollowerSession(Generic[ReplicaT]):
         return replica, before
 
     def is_received_by(self, partition: Partition, replica: ReplicaT) -> bool:
-        """True if this replica still follows the partition."""
+        """True if the partition's records still go to this replica. False: it is followed no more, or by a newer
+        replica object.
+        """
         return self._followed.get(partition) is replica
 
     def took(self, partition: Partition, replica: ReplicaT, before: Position) -> None:
@@ -327,5 +335,5 @@ class FollowerSession(Generic[ReplicaT]):
             self._changed[partition] = None
 
     def refuse(self, partition: Partition, now_s: float) -> None:
-        """Leave the partition out of requests until a pause is over."""
+        """Leave a partition that the leader's node refused to serve out of fetch requests, until a pause is over."""
         self._refused[partition] = now_s + self._backoff_s

@@ -17,7 +17,9 @@ from oncelog_storage.core.partition_values import Leadership
 
 
 class Found(Enum):
-    """What a starting node does with a partition's folder that it finds on its disk."""
+    """The choices of a starting node for a partition's folder that it finds on its disk: load it, leave it as it is, or
+    set it aside under another name.
+    """
 
     LOAD = "load"
     LEAVE = "leave"
@@ -155,7 +157,9 @@ def require_newest_coordinator(
 
 
 def merged_epochs(*known: Mapping[Partition, int]) -> dict[Partition, int]:
-    """Return the highest coordinator epoch of each partition in these maps."""
+    """Merge what several sources know of the newest coordinator of each shard: return the highest coordinator epoch of
+    each partition.
+    """
     merged: dict[Partition, int] = {}
     for epochs in known:
         for partition, coordinator_epoch in epochs.items():

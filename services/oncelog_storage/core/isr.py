@@ -55,7 +55,9 @@ def is_eligible(node: NodeFacts | None, node_epoch: int) -> bool:
 
 
 class DamageStep(Enum):
-    """The next step for a damaged copy of a partition."""
+    """The next step of this node for its damaged copy of a partition, until the copy is fetched anew from another
+    replica.
+    """
 
     WAIT = "wait"
     """Do nothing: there is no other copy to repair from, or a proposal is under way."""

@@ -87,7 +87,7 @@ class StartQuestions:
                     questions.append(StartQuestion.about(leader, wanted))
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
-        """Yield (transactional.id, producer id) of each question."""
+        """Yield (transactional.id, producer id) of each transaction whose coordinator must be asked when it began."""
         return iter(self._by_transaction)
 
     def __len__(self) -> int:

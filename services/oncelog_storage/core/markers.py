@@ -1,4 +1,4 @@
-"""The decision which markers of ended transactions a leader writes (facts 3, 9).
+"""The decision which markers of ended transactions a leader writes (docs/kafka-facts.md, 3, 9).
 
 Under TV1 a marker may belong to another transaction than the one that is open (`verification`). After an election or a
 restart the leader may not know when the open one began. Then its coordinator is asked first.
@@ -67,10 +67,12 @@ class StartQuestion(NamedTuple):
 
 
 def check_marker(partition: PartitionReplica, request: MarkerRequest) -> ErrorCode | None:
-    """Return NONE if the marker is to be written, or the error code of its answer.
+    """Return the code NONE if the transaction marker is to be written, or the error code with which its sender is
+    answered.
 
-    None (no code): the marker is late and was written long ago. REQUEST_TIMED_OUT: nobody knows yet, and the sender
-    must send it again.
+    None instead of a code: the marker is late, that is, its transaction has ended already. Nothing is written, and the
+    sender is told that all is well. REQUEST_TIMED_OUT: this leader does not know yet whether the marker is late, so the
+    sender must send it again.
     """
     producers = partition.log.producers
     if request.seen is not None and not producers.is_as_seen(request.producer_id, request.seen):

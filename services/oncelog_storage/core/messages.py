@@ -17,7 +17,7 @@ MessageT = TypeVar("MessageT", covariant=True)
 
 
 class LedPartitions(Protocol[HeldT]):
-    """The partitions that this node leads."""
+    """The partitions that this node leads, as the handling of a request looks them up."""
 
     def get(self, topic: str, partition: int) -> HeldT:
         """Return the partition that this node leads. Raises KafkaError if it is unknown, led elsewhere, or offline."""
@@ -180,7 +180,9 @@ class PartitionTold(NamedPartition, Protocol):
 
 
 class ReplicaRequest(Protocol):
-    """A follower's fetch request, as the leader reads it."""
+    """A follower's fetch request as the leader reads it. `ReplicaAsk` is the same message while the follower
+    fills it.
+    """
 
     node_id: int
     node_epoch: int
@@ -195,7 +197,9 @@ class ReplicaRequest(Protocol):
 
 
 class ReplicaAsk(Protocol):
-    """A follower's fetch request, as the follower fills it."""
+    """A follower's fetch request while the follower fills it. `ReplicaRequest` is the same message as the leader reads
+    it.
+    """
 
     max_wait_ms: int
     session_id: int
@@ -239,7 +243,7 @@ class Growing(Protocol):
 
 
 class NodeFacts(Protocol):
-    """A node's fields in the metadata."""
+    """The fields of a node in the metadata that a storage node reads."""
 
     node_epoch: int
     fenced: bool
@@ -247,7 +251,7 @@ class NodeFacts(Protocol):
 
 
 class PartitionFacts(Protocol):
-    """A partition's fields in the metadata."""
+    """The fields of a partition in the metadata that a storage node reads: its leader, replicas, ISR and epochs."""
 
     leader: int
     leader_epoch: int

@@ -54,7 +54,8 @@ Walk = Generator[Query, int | Listed | None, Listed | None]
 def list_offset(
     leader: PartitionReplica, timestamp: int, *, is_committed_only: bool
 ) -> Generator[Query, int | Listed | None, Listed]:
-    """Return (timestamp, offset, leader epoch) for ListOffsets (facts 3); -1 for each part that is unknown.
+    """Return (timestamp, offset, leader epoch) for ListOffsets (docs/kafka-facts.md, 3); -1 for each part that is
+    unknown.
 
     A timestamp finds the first record that is not older. A record at or above what the reader may see counts as not
     found. Raises KafkaError.

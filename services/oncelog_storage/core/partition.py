@@ -126,7 +126,7 @@ class PartitionReplica:
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset that a read_committed consumer may not reach (facts 9).
+        """The offset that a read_committed consumer may not reach (docs/kafka-facts.md, 9).
 
         It is the smaller of the high watermark and the first offset of the oldest undecided transaction. It is never
         below the log's start, which may have passed that offset.
@@ -241,8 +241,8 @@ class PartitionReplica:
         return changed
 
     def find_duplicate(self, header: BatchHeader) -> Appended | None:
-        """Return the first offset and timestamp of a batch that was appended before (facts 9, rule 5); None if it was
-        not.
+        """Return the first offset and timestamp of a batch that was appended before (docs/kafka-facts.md, 9, rule 5);
+        None if it was not.
         """
         if header.producer_id < 0:
             return None
@@ -278,7 +278,8 @@ class PartitionReplica:
         *,
         needs_guard: bool,
     ) -> Appended | None:
-        """Check a batch's sequence, epoch and transaction (rules 5 to 8 of facts 9). None: the batch may be written.
+        """Check a batch's sequence, epoch and transaction (rules 5 to 8 of docs/kafka-facts.md, 9). None: the batch may
+        be written.
 
         Otherwise the batch was appended before, and its first place is returned. Raises KafkaError.
         """
@@ -470,7 +471,7 @@ class PartitionReplica:
         return PositionTaken(None, has_log_start_moved, may_join=may_join)
 
     def divergence(self, last_epoch: int, fetch_offset: int) -> Divergence | None:
-        """Return where a follower's history leaves this one (KIP-595); None if it does not."""
+        """Return where a follower's log diverges from this one (KIP-595); None if it does not."""
         log = self.log
         if last_epoch < 0:
             return None

@@ -68,7 +68,7 @@ class MarkerRequest(NamedTuple):
 
 
 class MarkerToWrite(NamedTuple):
-    """A marker to be written into a partition's log."""
+    """A transaction marker, with its encoded control batch, that is to be written into a partition's log."""
 
     producer_id: int
     producer_epoch: int

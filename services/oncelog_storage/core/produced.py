@@ -1,4 +1,6 @@
-"""The rules for a producer's batch, taken from a topic's configs."""
+"""Turns a topic's configs into the rules by which its leader checks a producer's batch: the timestamps it may have, its
+largest size, and whether each record needs a key.
+"""
 
 from oncelog.record.check import CheckRules
 from oncelog.record.codecs import produced_bytes_max

@@ -1,4 +1,5 @@
-"""Producer snapshots, `<20-digit offset>.snapshot`: producer state at that log end offset (facts 5.4, byte for byte).
+"""Producer snapshots, `<20-digit offset>.snapshot`: producer state at that log end offset (docs/kafka-facts.md, 5.4,
+byte for byte).
 
 ```
 version i16 = 1 · crc u32 (CRC-32C of the rest) · count i32 ·

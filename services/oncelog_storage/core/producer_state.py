@@ -1,4 +1,4 @@
-"""The producer state of a partition: its memory of producers, for exactly-once appends (facts 1.2, 9).
+"""The producer state of a partition: its memory of producers, for exactly-once appends (docs/kafka-facts.md, 1.2, 9).
 
 Per producer id: its epoch, its last five batches (so that a retry is recognised and answered with the offset it got
 the first time), the coordinator epoch of its last marker, and where its open transaction begins. Per partition: the
@@ -32,7 +32,7 @@ from oncelog_storage.core.verification import VerificationEntry
 BATCHES_KEPT: Final = 5
 """The number of batches kept for each producer, which is how far a retry may lie back.
 
-It is the Java client's largest max.in.flight.requests.per.connection with idempotence (facts 10).
+It is the Java client's largest max.in.flight.requests.per.connection with idempotence (docs/kafka-facts.md, 10).
 """
 
 NO_OFFSET: Final = -1
@@ -129,7 +129,7 @@ class ProducerStates:
     def find_duplicate(self, batch: BatchHeader) -> KeptBatch | None:
         """Return the kept batch that this one repeats exactly, at the same epoch; None if there is none.
 
-        The kept batch's offset is the answer (facts 9, rule 5).
+        The kept batch's offset is the answer (docs/kafka-facts.md, 9, rule 5).
         """
         entry = self._entries.get(batch.producer_id)
         if entry is None or entry.producer_epoch != batch.producer_epoch or batch.base_sequence < 0:
@@ -146,7 +146,7 @@ class ProducerStates:
     def has_ongoing_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         """True if the producer has an open transaction at this epoch.
 
-        One at another epoch does not count (facts 1.2).
+        One at another epoch does not count (docs/kafka-facts.md, 1.2).
         """
         entry = self._entries.get(producer_id)
         return (
@@ -170,7 +170,7 @@ class ProducerStates:
         return entry is not None and seen == (entry.current_txn_first_offset, entry.last_offset)
 
     def check_epoch(self, producer_id: int, producer_epoch: int) -> ErrorCode:
-        """Return INVALID_PRODUCER_EPOCH for a stale producer epoch, else NONE: rule 1 of facts 9."""
+        """Return INVALID_PRODUCER_EPOCH for a stale producer epoch, else NONE: rule 1 of docs/kafka-facts.md, 9."""
         entry = self._entries.get(producer_id)
         if entry is not None and producer_epoch < entry.producer_epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
@@ -179,10 +179,11 @@ class ProducerStates:
     def check_batch(
         self, batch: BatchHeader, verification: VerificationEntry | None = None
     ) -> ErrorCode:
-        """Return the error code of a batch that is no duplicate: rules 1, 6 and 7 of facts 9 on epoch, sequence and
-        transaction.
+        """Return the error code of a batch that is no duplicate: rules 1, 6 and 7 of docs/kafka-facts.md, 9 on epoch,
+        sequence and transaction.
 
-        A base sequence of -1 is a coordinator's batch on a client's behalf (facts 5.2): epochs count, sequences do not.
+        A base sequence of -1 is a coordinator's batch on a client's behalf (docs/kafka-facts.md, 5.2): epochs count,
+        sequences do not.
         """
         entry = self._entries.get(batch.producer_id)
         if entry is not None and batch.producer_epoch < entry.producer_epoch:
@@ -200,7 +201,7 @@ class ProducerStates:
         coordinator_epoch: int,
         transaction_version: int,
     ) -> ErrorCode:
-        """Return NONE if this marker may be written, else its error code (facts 9, "Markers").
+        """Return NONE if this marker may be written, else its error code (docs/kafka-facts.md, 9, "Markers").
 
         A marker of an unknown producer id is accepted. Under TV2 an end of a transaction raises the epoch. So a marker
         at the stored epoch is late and must not end the transaction that has begun since. It is accepted if no

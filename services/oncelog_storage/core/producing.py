@@ -1,4 +1,4 @@
-"""A Produce request at a leader, stage by stage: refusals, verification, append, and the wait (facts 9).
+"""A Produce request at a leader, stage by stage: refusals, verification, append, and the wait (docs/kafka-facts.md, 9).
 
 ```
 check ──▶ unchecked ───▶ needs_verification, questions ──▶ to_append ──▶ wanted
@@ -94,7 +94,7 @@ class ProducedBatch(Generic[HostedT]):
 
     def note_refused(self, *, supports_epoch_bump: bool, now: int) -> None:
         """Store the sequence of a transactional batch that its leader refused, so that no later one of its producer
-        goes first (facts 9).
+        goes first (docs/kafka-facts.md, 9).
 
         The header's own fields count, as in Kafka, even if the bytes were refused.
         """
@@ -129,7 +129,7 @@ class ProducedBatch(Generic[HostedT]):
 
 
 class Wanted(Enum):
-    """The state that a batch must reach before its producer is answered."""
+    """The state that a batch must reach before its producer is answered: none, written to this log, or committed."""
 
     NOTHING = "nothing"
     COMMITTED = "committed"
@@ -356,8 +356,9 @@ class Producing(Generic[HostedT]):
     def wanted(self, batch: ProducedBatch[HostedT]) -> Wanted:
         """Return the state that the batch must reach before its producer is answered, such as COMMITTED.
 
-        The batch is refused if its leader epoch is over, which may have happened while the request waited. The records
-        at its offset now, committed or not, may be another leader's.
+        If this node's leadership of the partition has ended while the request waited, the batch is refused with
+        NOT_LEADER_OR_FOLLOWER and the result is NOTHING: the records at the batch's offset may now be those of another
+        leader.
         """
         if batch.appended is None:
             return Wanted.NOTHING

@@ -81,7 +81,9 @@ def knows_no_epochs(log: LogState, start: int, first_base: int | None) -> bool:
 
 
 def learn_epochs(leader_epochs: LeaderEpochs, batches: Iterable[Found], start: int) -> None:
-    """Learn the leader epochs from the batches before `start`."""
+    """Add the leader epochs of the batches before offset `start` to `leader_epochs`, for a log whose checkpoint of them
+    is missing or too old.
+    """
     for _, fields, _, _ in batches:
         if fields[0] >= start:
             return

@@ -29,7 +29,9 @@ from oncelog_storage.core.segment_files import (
 
 
 class FoundLog(NamedTuple):
-    """The facts of a partition's log before its segments are read."""
+    """What a starting node knows of a partition's log before it reads the segments: files, the stored checks, and the
+    offset that the log must reach.
+    """
 
     partition: Partition
     segments: Sequence[FoundSegment]

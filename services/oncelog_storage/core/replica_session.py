@@ -32,7 +32,9 @@ class News(NamedTuple):
 
 
 class FollowedPartition:
-    """One partition of a follower's fetch session, at the leader's node."""
+    """One partition of a follower's fetch session, as the leader's node keeps it: what the follower has, and what it
+    was sent.
+    """
 
     __slots__ = (
         "current_leader_epoch",

@@ -102,7 +102,9 @@ class Roles(Generic[HostedT]):
         return Role(RoleStep.LEAD, leaves_fetcher, not hosted.leads_in(found.leader_epoch))
 
     def follow(self, hosted: HostedT, found: PartitionFacts) -> Role:
-        """Return the step for a partition that another node leads."""
+        """Return what to do about a partition that another node leads: FETCH when its leader or leader epoch is new,
+        NOTHING otherwise. This node may have left the partition's replicas.
+        """
         is_replica = self._node_id in found.replicas
         if found.leader < 0 or not is_replica or hosted.offline is not None:
             return Role(RoleStep.NOTHING, self._leaves(hosted))

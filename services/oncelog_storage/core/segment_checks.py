@@ -112,7 +112,7 @@ def head_crc(data: bytes) -> int:
 
 
 class Fault(NamedTuple):
-    """A segment that differs from its check in `segments-checkpoint`."""
+    """A segment whose file differs from what `segments-checkpoint` says of it (its check), and how it differs."""
 
     base_offset: int
     reason: str

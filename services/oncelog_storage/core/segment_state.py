@@ -185,7 +185,9 @@ class SegmentState(ABC):
     def _index_again(
         self, aborted: list[AbortedTransactionEntry], batches: Iterable[Found]
     ) -> SegmentIndexes:
-        """Derive the indexes from all batches of the segment, and return them."""
+        """Read all batches of the segment and build its indexes from them, because the index files are missing or
+        wrong. Return the indexes.
+        """
         self._indexes = indexes = empty_indexes(self.base_offset, aborted)
         self._bytes_since_entry = 0
         self._max_timestamp, self._max_timestamp_offset = -1, self.base_offset
@@ -256,7 +258,7 @@ def _base_offset(segment: SegmentState) -> int:
 def aborted_between(
     by_segment: Iterable[Sequence[AbortedTransactionEntry]], fetch_offset: int, upper_offset: int
 ) -> list[AbortedTransactionEntry]:
-    """Return the aborted transactions with data in [fetch_offset, upper_offset) (facts 5.3).
+    """Return the aborted transactions with data in [fetch_offset, upper_offset) (docs/kafka-facts.md, 5.3).
 
     `by_segment` begins with the segment that holds `fetch_offset`. Later ones are read only if they are needed.
     """

@@ -16,7 +16,7 @@ TakenT = TypeVar("TakenT")
 
 
 class Taken(NamedTuple, Generic[HostedT, TakenT]):
-    """A checkpoint of a log, taken when the log ended at `offset`."""
+    """A checkpoint of a log that is to be written, taken when the log ended at `offset`."""
 
     leader: HostedT
     checkpoint: TakenT

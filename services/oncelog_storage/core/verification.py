@@ -1,4 +1,5 @@
-"""Verification: a leader lets a transaction into a partition only when the coordinator knows of it (facts 9).
+"""Verification: a leader lets a transaction into a partition only when the coordinator knows of it
+(docs/kafka-facts.md, 9).
 
 Without it a batch that arrives after its transaction ended would open a transaction nobody will ever end. It would pin
 the last stable offset for good (KIP-890). For the first batch of a transaction the leader creates an entry with a guard
@@ -95,7 +96,7 @@ class Verifications:
     ) -> VerificationGuard:
         """Return the guard under which the coordinator is asked about a producer's transaction.
 
-        An entry is made if the producer id has none (rule 3 of facts 9).
+        An entry is made if the producer id has none (rule 3 of docs/kafka-facts.md, 9).
         """
         entry = self._entries.get(producer_id)
         if entry is None:
@@ -167,7 +168,8 @@ class Verifications:
         return entry is not None and entry.guard.verifies(guard)
 
     def appended(self, producer_id: int, producer_epoch: int, is_control: bool) -> None:
-        """Drop the producer's entry, because a transactional or control batch of it was written (rule 8 of facts 9).
+        """Drop the producer's entry, because a transactional or control batch of it was written (rule 8 of
+        docs/kafka-facts.md, 9).
 
         A TV2 entry at the marker's own epoch belongs to the transaction after the one the marker ends, and stays.
         """

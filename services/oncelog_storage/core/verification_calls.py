@@ -1,4 +1,5 @@
-"""A leader's reaction to its coordinator's answer to a verification: a code for the producer, or another try (facts 9).
+"""A leader's reaction to its coordinator's answer to a verification: a code for the producer, or another try
+(docs/kafka-facts.md, 9).
 
 This module is pure: the caller sends and waits. Times are seconds of a monotonic clock.
 """
@@ -38,7 +39,7 @@ class VerificationMode(IntEnum):
 
 
 def answer_to_producer(error_code: ErrorCode, mode: int) -> ErrorCode:
-    """Return the producer's error code for the coordinator's answer (facts 9, rule 4).
+    """Return the producer's error code for the coordinator's answer (docs/kafka-facts.md, 9, rule 4).
 
     Old clients know neither PRODUCER_FENCED nor TRANSACTION_ABORTABLE on Produce; NOT_ENOUGH_REPLICAS is the retriable
     error that every one of them knows.
@@ -85,7 +86,7 @@ def codes_of(results: Sequence[TransactionResult], partitions: Sequence[Partitio
 
 
 class Limits(NamedTuple):
-    """The time limits of a verification, in seconds."""
+    """The time limits in seconds within which a leader verifies a transaction with its coordinator."""
 
     timeout_s: float
     """The limit of the whole call."""
@@ -97,7 +98,7 @@ class Limits(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """A pause, after which the coordinator is asked again."""
+    """A pause after which the leader asks the coordinator again, because its answer or its address was not final."""
 
     seconds: float
     until_news: bool

@@ -362,8 +362,7 @@ class Cluster:
         return schema_of(api_key, version)
 
     def check_partition(self, partition: Partition, error_code: int) -> None:
-        """Raise KafkaError unless the code is NONE. One such as NOT_LEADER also makes the client look for the leader
-        anew."""
+        """Raise KafkaError unless the code is NONE. After one such as NOT_LEADER the leader is looked for anew."""
         code = error_code_of(error_code)
         if code is ErrorCode.NONE:
             return

@@ -44,7 +44,7 @@ _LOGIN_AGAIN_AFTER: Final = 0.85
 
 
 class Deadline:
-    """A point in time at which a blocking call gives up."""
+    """The point in time at which a blocking call, with all its retries, gives up."""
 
     def __init__(self, timeout_ms: int) -> None:
         self.timeout_ms = timeout_ms
@@ -152,13 +152,19 @@ class Connection:
         return self.receive(deadline)
 
     def send(self, schema: Schema, request: object, deadline: Deadline) -> None:
-        """Send without waiting; `receive` returns the answers in the order of sending. Raises as `call` does."""
+        """Send a request and do not wait for the answer; `receive` returns the answers in the order of sending.
+
+        Raises KafkaError with NETWORK_EXCEPTION or REQUEST_TIMED_OUT.
+        """
         self._log_in_again(deadline)
         head = self._head(schema.api_key, schema.version, is_flexible=schema.request.__flexible__)
         self._transmit(framed([head, *schema.write_request(request)]), schema, deadline)
 
     def receive(self, deadline: Deadline) -> AnyMessage:
-        """Return the answer to the oldest request that has none yet. Raises as `call` does."""
+        """Wait for the answer to the oldest request that has none yet, and return it.
+
+        Raises KafkaError with NETWORK_EXCEPTION or REQUEST_TIMED_OUT; the request's effect is then unknown.
+        """
         waiting = self._waiting[0]
         frame = self._read_frame(deadline)
         self._waiting.popleft()

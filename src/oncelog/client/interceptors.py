@@ -1,4 +1,4 @@
-"""Interceptors, which see each record between a program and its producer (S2-06)."""
+"""Interceptors, which see each record between a program and its producer (S2-06, ADR 0044)."""
 
 import logging
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Metrics of producers and consumers for Prometheus, on request: `Producer(…, metrics=registry)` (S2-98).
+"""Metrics of producers and consumers for Prometheus, on request: `Producer(…, metrics=registry)` (S2-98, ADR 0044).
 
 A client counts as it goes, and a scrape reads the numbers of that moment. Only the program that passes its registry
 loads `prometheus_client`.

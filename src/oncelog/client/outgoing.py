@@ -1,4 +1,4 @@
-"""The way of a record from `send` to the bytes that are sent: interceptors, then serializers (S2-06, S2-07)."""
+"""A record's way from `send` to the bytes that are sent: interceptors, then serializers (ADR 0044: S2-06, S2-07)."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -1,9 +1,10 @@
 """Sends the batches of one transactional producer, several at a time, each exactly once.
 
 Batches of a partition carry sequences without a gap. So a leader recognises a repeated batch (it remembers the last
-five, facts 9) and refuses one that came too early. That permits the simplest repair there is: on any retriable failure
-all connections are closed, leaders are asked for again, and everything unanswered is sent again in order. With at most
-five batches of a partition under way, each repeated one is either still remembered or was never written.
+five, docs/kafka-facts.md, 9) and refuses one that came too early. That permits the simplest repair there is: on any
+retriable failure all connections are closed, leaders are asked for again, and everything unanswered is sent again in
+order. With at most five batches of a partition under way, each repeated one is either still remembered or was never
+written.
 """
 
 import struct

@@ -92,7 +92,7 @@ class ProcessSettings(BaseSettings):
 
 
 class Settings:
-    """The settings that a program has read, found by their class."""
+    """The settings objects that a program has read from its sources, each found by its class."""
 
     def __init__(self, found: Mapping[type[BaseSettings], BaseSettings]) -> None:
         self._found = found

@@ -1,4 +1,4 @@
-"""The error code that an old client gets in place of a newer one (facts 1.3).
+"""The error code that an old client gets in place of a newer one (docs/kafka-facts.md, 1.3).
 
 A code that a client's version does not know reaches the application as "unknown error", and is then retried or thrown
 without sense. Kafka therefore answers old versions with the code that meant the same when they were written.

@@ -6,7 +6,7 @@
 ```
 
 The tags stand in the flexible versions of an API only (KIP-482). The response of ApiVersions never has them: its reader
-does not know yet what the other side speaks (KIP-511, facts 2).
+does not know yet what the other side speaks (KIP-511, docs/kafka-facts.md, 2).
 """
 
 import struct
@@ -156,7 +156,7 @@ def write_request_head(
 
 
 def framed(parts: list[bytes]) -> bytes:
-    """Return one frame of these parts."""
+    """Return these parts of a message as one frame: their total length in four bytes, then the parts."""
     parts.insert(0, _LENGTH.pack(sum(map(len, parts))))
     return b"".join(parts)
 

@@ -1,8 +1,8 @@
 """The Kafka APIs that oncelog serves, and their versions: one table, read by the listener and told in ApiVersions.
 
-Ranges follow facts 2. Where we stop short of Kafka 4.x the reason stands beside the row. A client picks the highest
-version both sides have, so a lower maximum costs a feature and never compatibility. ApiVersions tells only what is
-served.
+Ranges follow docs/kafka-facts.md, 2. Where we stop short of Kafka 4.x the reason stands beside the row. A client picks
+the highest version both sides have, so a lower maximum costs a feature and never compatibility. ApiVersions tells only
+what is served.
 """
 
 from __future__ import annotations

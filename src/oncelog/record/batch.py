@@ -1,4 +1,4 @@
-"""Record batch v2: the unit that is written, fetched and checksummed (facts 4).
+"""Record batch v2: the unit that is written, fetched and checksummed (docs/kafka-facts.md, 4).
 
 The 61-byte header is read in place and the records behind it are left alone: a log never needs to decode what it
 stores. The two fields a leader overwrites (base offset, leader epoch) lie outside the CRC for that reason.

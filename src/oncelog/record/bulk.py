@@ -91,9 +91,10 @@ class _ReadInPython:
 
 
 def few_records_of(plain: Buffer) -> Iterator[BulkRecord]:
-    """Yield records as `records_of` does, for callers that mostly read a few.
+    """Yield the records of an uncompressed batch, for callers that mostly read a few.
 
-    The first megabyte of a process is read without the compiled reader: loading that takes as long, and stops all else.
+    The first megabyte of a process is read in plain Python: to load the compiled reader takes as long, and stops all
+    else. Later records are read with it, as `records_of` does.
     """
     if _compiled_reader.cache_info().currsize or _ReadInPython.size_bytes >= _PYTHON_BYTES_MAX:
         yield from records_of(plain)
@@ -103,8 +104,10 @@ def few_records_of(plain: Buffer) -> Iterator[BulkRecord]:
 
 
 def compiled_records(plain: Buffer) -> Iterable[BulkRecord]:
-    """Return the records as `records_of` does, by the compiled reader alone.
-    A header key that is no UTF-8 raises UnicodeDecodeError."""
+    """Parse an uncompressed batch and yield its records, with aiokafka's compiled reader (a C extension).
+
+    A header key that is no UTF-8 raises UnicodeDecodeError; `records_of` goes on in plain Python there.
+    """
     reader, _ = _compiled_reader()
     if plain[-1] & 0x80:
         plain = memoryview(bytes(plain) + _PADDING)[: len(plain)]

@@ -1,7 +1,8 @@
 """The deep check of a producer's batch: every record inside is whole, counted and within bounds.
 
 `read_single_batch` has checked the header and the CRC; a broken client can still put anything behind them, and what a
-log has accepted it must be able to serve for ever. Kafka's leader checks the same (facts 3 "Produce", KIP-32, KIP-98).
+log has accepted it must be able to serve for ever. Kafka's leader checks the same (docs/kafka-facts.md, 3 "Produce",
+KIP-32, KIP-98).
 
 Where `oncelog.record.walk` is compiled it finds sound batches sound, at a tenth of the time. The others, and all where
 it is not compiled, are read by `oncelog.record.bulk`, which finds what is wrong.

@@ -93,10 +93,10 @@ def _lz4_block(block: bytes, level: int) -> bytes:
 def decompress(
     codec: int, data: bytes | memoryview, size_max: int = DECOMPRESSED_BYTES_MAX
 ) -> bytes:
-    """Return the decompressed records of a batch in a log.
+    """Return the decompressed records of a batch in a log. Unlike `decompress_as_kafka`, it also reads the LZ4 frames
+    that older versions of oncelog stored and Kafka's reader does not take.
 
-    Older versions of oncelog stored LZ4 frames that Kafka's reader does not take, and these can be read as well.
-    Otherwise it works as `decompress_as_kafka` does.
+    Raises KafkaError for an unknown codec, damaged bytes, or more than `size_max` bytes.
     """
     try:
         return decompress_as_kafka(codec, data, size_max)

@@ -1,4 +1,4 @@
-"""Control batches: the commit and abort markers that end a transaction in one partition (facts 4).
+"""Control batches: the commit and abort markers that end a transaction in one partition (docs/kafka-facts.md, 4).
 
 A marker is an ordinary batch of one record with the transactional and control bits set, 78 bytes long, that clients
 skip. Key: version i16, type i16. Value: version i16, coordinatorEpoch i32.

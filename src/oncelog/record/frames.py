@@ -128,7 +128,9 @@ _GZIP_MEMBER_BYTES_MIN: Final = 19
 
 
 def gzip_members(data: bytes, size_max: int) -> bytes:
-    """Return the content of all members, at most one byte more than `size_max`."""
+    """Return the content of all members (gzip streams, one after another in the data), at most one byte more than
+    `size_max`.
+    """
     parts: list[bytes] = []
     at, left = 0, size_max + 1
     while True:

@@ -31,8 +31,8 @@ def largest_timestamp(
     """Return the largest timestamp of `count` records, which fill `data` from `start` to `end`; -1 at least.
     LOOK_CLOSER: the records need the slow check.
 
-    Kafka's format (facts 2): length, attributes, timestamp delta, offset delta, key, value and headers. `data`: bytes
-    of an uncompressed batch. Timestamps are milliseconds since 1970, both bounds included.
+    Kafka's format (docs/kafka-facts.md, 2): length, attributes, timestamp delta, offset delta, key, value and headers.
+    `data`: bytes of an uncompressed batch. Timestamps are milliseconds since 1970, both bounds included.
     """
     if not -_SAFE < base_timestamp < _SAFE:
         return LOOK_CLOSER

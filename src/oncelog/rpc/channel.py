@@ -36,7 +36,9 @@ class PlainStub:
     """The methods of a service as plain gRPC calls, for commands and other programs outside the cluster."""
 
     def __init__(self, channel: grpc.Channel | grpc.aio.Channel, service: str) -> None:
-        """Call over `channel`, a blocking one or one of asyncio."""
+        """Make a stub for the named service. Its methods block or are awaited, as the channel is of `grpc` or of
+        `grpc.aio`.
+        """
         self._channel = channel
         self._methods = SERVICES[service].methods
 

@@ -150,9 +150,10 @@ class Node:
         self.server.served.add(service_name, servicer)
 
     async def claim(self) -> None:
-        """Get the node id from the controller, if the settings have none.
+        """Get the node id from the controller, if the settings have none. It waits for a controller as long as it
+        takes.
 
-        It waits for a controller, and raises, as `start` does.
+        Raises OncelogError when the address cannot be had or the controller refuses the node.
         """
         if self._is_given and not self._is_registered:
             await self._bind_and_register()

@@ -25,7 +25,9 @@ _DOES_NOT: Final = 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Ask the process, print one line, and return the exit code."""
+    """Run the command of a container's health check: ask the process's health service whether it is ready or lives, and
+    print its answer in one line. Return the exit code, 0 if it serves.
+    """
     options = _parser().parse_args(arguments)
     is_serving, said = check(options.address, options.service, TIMEOUT_S)
     print(f"{options.address}: {said}", file=sys.stdout if is_serving else sys.stderr)

@@ -17,7 +17,7 @@ class ProcessServicer:
     def __init__(
         self, node_id: int, tell: Callable[[pb.DescribeProcessResponse], None] = lambda answer: None
     ) -> None:
-        """`tell` writes the role's numbers into the answer."""
+        """`tell` is called for each answer, and writes the numbers of the process's role into it."""
         self._node_id = node_id
         self._tell = tell
         self._started_ms = time.time_ns() // 1_000_000

@@ -168,7 +168,9 @@ class _Call:
 
 
 class _Stream:
-    """One gRPC stream of a session from its opening to its end. When it breaks, all calls on it fail."""
+    """The gRPC stream that carries the calls of a session, from its opening to its end. When it breaks, all calls on it
+    fail, and the session opens another stream.
+    """
 
     def __init__(
         self,

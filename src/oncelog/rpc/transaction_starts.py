@@ -3,7 +3,7 @@
 Under TV1 the transactions of a producer share a producer epoch. So a marker that was delayed on its way looks like the
 marker of the transaction that is open when it arrives. The marker names the start of its own transaction. The process
 that verified the open transaction knows when that one began, until its partition gets another leader or it restarts.
-After that it must ask the coordinator, by this module (facts 9, Markers).
+After that it must ask the coordinator, by this module (docs/kafka-facts.md, 9, Markers).
 """
 
 from typing import Final

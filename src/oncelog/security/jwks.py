@@ -71,7 +71,9 @@ class CachedKeys:
             return self._reads != seen
 
     def _try(self) -> None:
-        """Read the provider's keys, unless the last try was a moment ago."""
+        """Read the provider's keys again, unless the last try was a moment ago. If that fails, the former keys stay in
+        use.
+        """
         if self._clock() - self._tried_at < self._retry_s:
             return
         self._tried_at = self._clock()

@@ -34,7 +34,9 @@ _CLOCK_SKEW: Final = datetime.timedelta(minutes=5)
 
 
 class Identity(NamedTuple):
-    """A certificate that was made: its name, its files and its end."""
+    """A certificate that was just made for a node or a user: its name, the files of certificate and key, and when it
+    expires.
+    """
 
     name: str
     certificate: Path

@@ -124,7 +124,7 @@ class ReloadingContext:
         report: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Build the first context at once. Raises `TlsFileError`."""
+        """Build the first TLS context from the files at once. Raises `TlsFileError`."""
         self._files, self._build, self._report, self._clock = files, build, report, clock
         self._digest = self._read_digest()
         self._context = build(files)

@@ -152,7 +152,10 @@ def seal_branch(
     row_checksum: int | None = None,
 ) -> None:
     """Tell the coordinator that a task has written everything: all records under its producer id (a branch) are
-    acknowledged. Raises as `join_attempt` does."""
+    acknowledged.
+
+    Raises FencedError, QueryChangedError, and what the call raises.
+    """
     response = _call(
         cluster,
         "SealBranch",

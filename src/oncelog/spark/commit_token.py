@@ -101,7 +101,9 @@ class BatchToCommit:
 
 @dataclass(frozen=True, slots=True)
 class CommitToken:
-    """A sink's token as a value: the query, and its last committed batches, oldest first (never empty)."""
+    """The value of a sink's token, the record that says which batches are committed: the query, and its last batches,
+    oldest first (never empty).
+    """
 
     query_id: str
     batches: tuple[CommittedBatch, ...]

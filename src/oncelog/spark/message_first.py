@@ -44,8 +44,9 @@ def message_first(method: Callable[Arguments, ResultT]) -> Callable[Arguments, R
 def rows_message_first(
     method: Callable[Arguments, Iterator[ResultT]],
 ) -> Callable[Arguments, Iterator[ResultT]]:
-    """Decorate a generator that Spark reads rows from, as `message_first` does; its errors come while rows are
-    taken."""
+    """Decorate a generator from which Spark reads rows, so that Spark shows the message of an OncelogError before the
+    traceback. The error comes while rows are taken.
+    """
 
     @functools.wraps(method)
     def wrapped(*arguments: Arguments.args, **named: Arguments.kwargs) -> Iterator[ResultT]:

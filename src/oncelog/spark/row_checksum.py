@@ -38,7 +38,7 @@ _Hashes = npt.NDArray[np.uint64]
 
 
 class RowChecksum:
-    """The count and the order-independent checksum of the rows that were added."""
+    """The count of the rows that a Spark task wrote, and a checksum of them that does not depend on their order."""
 
     def __init__(self) -> None:
         self.row_count = 0

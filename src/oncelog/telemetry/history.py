@@ -198,7 +198,7 @@ class History:
         return _in_order(self._by_key.get(("partition", partition), ()))
 
     def holes(self, since_ms: int = 0) -> list[Event]:
-        """Return the holes, where events are missing, oldest first."""
+        """Return the events that mark a hole, that is, a time for which events are missing. The oldest comes first."""
         self._settle()
         return [event for event in self._events if event.kind == HOLE and event.time_ms >= since_ms]
 

@@ -185,7 +185,7 @@ class TraceRecorder:
             self.spans_dropped += waiting.count
 
     def is_in_head(self, trace_id: int) -> bool:
-        """True if the ratio alone keeps the trace, however its transaction ends."""
+        """True if the trace is in the share that is always exported, however its transaction ends."""
         return (trace_id & _RATIO_MASK) < self._ids_below
 
     def is_kept(self, trace_id: int) -> bool:

@@ -215,7 +215,7 @@ class Span:
 
 
 class Nothing:
-    """A span that does nothing, for a process that records none."""
+    """What `span` returns in a process that records no spans: an object with a span's methods, which do nothing."""
 
     def __enter__(self) -> "Nothing":
         return self

@@ -120,7 +120,8 @@ class Consumer(Shell[consumer.Consumer]):
         """Yield the committed records below the present high watermarks, in lists; end when no transaction below them
         is open.
 
-        It works as `oncelog.client.Consumer.read_until_decided` does.
+        It serves programs that restore their state from a topic. Without partitions: all that are assigned. Raises
+        TimedOutError that names a partition which stays undecided.
         """
         return self._lists(lambda: self._inner.read_until_decided(partitions, timeout_s))
 

@@ -30,8 +30,9 @@ class Delivery:
         return self._inner.result()
 
     def exception(self, timeout_s: float | None = None) -> ClientError | None:
-        """Wait for the delivery, and return the record's error, or None if it was delivered.
-        Raises TimedOutError as `result` does."""
+        """Wait for the delivery, and return the record's error, or None if it was delivered. Raises TimedOutError after
+        `timeout_s`: the record may still be delivered, or fail.
+        """
         self._wait(timeout_s)
         return self._inner.exception()
 

@@ -1,7 +1,7 @@
 """The queue of records that threads send to the I/O thread. One queue keeps the order of a thread's sends.
 
 A record in the queue always finds room in the asyncio producer, which would otherwise refuse it. If there is no room, a
-thread waits in `put`: first come, first served (S2-38), `max.block.ms` at most.
+thread waits in `put`: first come, first served (S2-38, ADR 0044), `max.block.ms` at most.
 """
 
 import asyncio

@@ -80,8 +80,9 @@ class IoThread:
             self._ident = self._thread.ident
 
     def stop(self) -> None:
-        """End the thread, and tell waiting calls that the client is closed. Any thread may call this;
-        the I/O thread does not wait."""
+        """Stop the thread's event loop, make waiting calls raise that the client is closed, and wait until the thread
+        has ended. Any thread may call this; if the I/O thread itself does, it returns without that wait.
+        """
         if not self.is_of_this_process:
             return
         with self._lock:
@@ -178,7 +179,7 @@ class IoThread:
         return caller.result
 
     def do(self, function: Callable[[], ResultT]) -> ResultT:
-        """Run a plain function on the I/O thread, and wait for its result as `wait` does."""
+        """Run a plain function on the I/O thread, wait for its end, and return its result or raise its error."""
 
         async def work() -> ResultT:
             return function()

@@ -40,14 +40,14 @@ class Transaction:
     def send_offsets(
         self, offsets: Mapping[Partition, int | OffsetToCommit], group: str | GroupMember
     ) -> None:
-        """Commit a consumer's offsets with this transaction, as `Producer.send_offsets_to_transaction` does."""
+        """Commit a consumer's offsets (the next to read) to its group as part of this transaction."""
         self._producer.send_offsets_to_transaction(offsets, group)
 
     def prepare(self) -> PreparedTransaction:
-        """Prepare this transaction, as `Producer.prepare_transaction` does.
+        """Deliver all records, and prepare this transaction, the first half of a two-phase commit (KIP-939).
 
-        After this an exception does not abort the transaction. It waits for `complete_transaction`, here or in the next
-        producer of its transactional id.
+        After this an exception in the block does not abort the transaction. `complete_transaction` ends it, here or in
+        the next producer of its transactional id.
         """
         return self._producer.prepare_transaction()
 

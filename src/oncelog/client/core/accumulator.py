@@ -70,7 +70,7 @@ class Accumulator:
         self._batched: dict[str, set[int]] = {}
         """Topic → the partitions that had a batch."""
         self._drained_at: dict[int, float] = {}
-        """Node → when a batch was drained for it last, or may have begun to wait for it (S2-27)."""
+        """Node → when a batch was drained for it last, or may have begun to wait for it (S2-27, ADR 0044)."""
         self._ratios = CompressionRatios()
         self._next_order = 0
         self._loads_at_ms = -NEVER
@@ -191,10 +191,10 @@ class Accumulator:
         again at the latest.
 
         A batch without a leader waits for the metadata to name one. One whose leader is newer than its last try does
-        not wait for its pause (S2-15).
+        not wait for its pause (S2-15, ADR 0044).
 
         Each node's request begins behind the partition that its last one ended with, and holds at most
-        `max.request.size` (S2-45, S2-46).
+        `max.request.size` (S2-45, S2-46, ADR 0044).
         """
         next_ms = NEVER
         by_node: dict[int, list[ProducerBatch]] = {}
@@ -254,7 +254,7 @@ class Accumulator:
         self._ratios.observe(batch.partition.topic, codec, ratio)
 
     def put_back(self, batch: ProducerBatch) -> None:
-        """Put a batch back to be sent again, before all batches that were made after it (S2-61)."""
+        """Put a batch back to be sent again, before all batches that were made after it (S2-61, ADR 0044)."""
         batch.is_under_way = False
         queue = self._queues.setdefault(batch.partition, deque())
         at = 0
@@ -264,7 +264,7 @@ class Accumulator:
 
     def split(self, batch: ProducerBatch, now_ms: float) -> list[ProducerBatch]:
         """Split a batch that a broker refused as too large into smaller ones, and queue them in its place. It does not
-        count as a retry (S2-59)."""
+        count as a retry (S2-59, ADR 0044)."""
         batch.is_under_way = False
         self._ratios.reset(batch.partition.topic, self._settings.codec, at_least=1.0)
         half = max(batch.record_count // 2, 1)
@@ -366,7 +366,7 @@ class Accumulator:
 
     def update_loads(self, view: ClusterView, now_ms: float) -> None:
         """Tell the sticky partitioners the queue lengths and which brokers accept nothing, so that slow brokers get
-        fewer records (S2-25 to S2-28)."""
+        fewer records (S2-25 to S2-28, ADR 0044)."""
         if (
             not self._settings.partitioner_adaptive_partitioning_enable
             or not self._sticky

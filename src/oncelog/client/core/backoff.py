@@ -1,4 +1,4 @@
-"""Pauses between retries that grow, with a random part, as Kafka's clients make them (facts 6)."""
+"""Pauses between retries that grow, with a random part, as Kafka's clients make them (docs/kafka-facts.md, 6)."""
 
 from collections.abc import Callable
 from typing import Final

@@ -1,5 +1,5 @@
 """The compression ratio of each topic's records so far. It estimates how many bytes compress to `batch.size`, so a
-batch is filled that far (S2-76)."""
+batch is filled that far (S2-76, ADR 0044)."""
 
 from typing import Final
 

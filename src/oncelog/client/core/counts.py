@@ -1,5 +1,5 @@
 """The numbers that a producer counts for its metrics. They are counted by batches, so that a record costs nothing
-(S2-98)."""
+(S2-98, ADR 0044)."""
 
 from dataclasses import dataclass, field
 

@@ -38,7 +38,7 @@ class Hand:
         return None
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """Return the remaining records of the list, `count` at most."""
+        """Return the next records of the list that the program has not taken yet, `count` at most."""
         if self.last is None:
             return []
         left = list(self.rest)

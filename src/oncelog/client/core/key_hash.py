@@ -1,4 +1,6 @@
-"""murmur2 of one key, as every Kafka client computes it (facts 7). `partitioner` computes it over Arrow columns."""
+"""murmur2 of one key, as every Kafka client computes it (docs/kafka-facts.md, 7). `partitioner` computes it over Arrow
+columns.
+"""
 
 import struct
 from functools import lru_cache

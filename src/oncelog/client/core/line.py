@@ -1,5 +1,5 @@
 """The waiting line of a producer: records that wait for their topic's metadata, or for memory, in order of arrival
-(S2-11, S2-38)."""
+(S2-11, S2-38, ADR 0044)."""
 
 from collections import deque
 from collections.abc import Callable, Iterator

@@ -237,7 +237,7 @@ class Membership:
             self.state = MemberState.RECONCILING
 
     def ended(self, error: ClientError) -> None:
-        """End the membership for good: `error` is raised to the program."""
+        """End the membership of the group for good. The error is raised to the program at its next call."""
         self._is_asked = False
         self.state, self.error = MemberState.FATAL, error
 

@@ -18,7 +18,7 @@ class Operation:
         self._finish(None)
 
     def fail(self, error: ClientError) -> None:
-        """End the operation with an error. Only the first end counts."""
+        """End the operation with an error, which its waiter raises. If it has ended already, nothing changes."""
         self._finish(error)
 
     def watch(self, watcher: Callable[[], None]) -> None:

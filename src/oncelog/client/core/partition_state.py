@@ -67,7 +67,7 @@ class Fetch(NamedTuple):
 
 
 class FetchAnswer(NamedTuple):
-    """One partition's part of a Fetch answer."""
+    """The part of a leader's Fetch answer that is about one partition."""
 
     error: ErrorCode
     records: bytes = b""
@@ -159,7 +159,9 @@ class PartitionState:
         self.preferred_until_ms = 0.0
 
     def move_to(self, offset: int, offset_epoch: int, stage: Stage) -> None:
-        """Set the position. Answers to earlier requests are dropped when they come."""
+        """Set the offset from which the partition is read on. Records fetched so far are dropped, and so are answers to
+        requests under way.
+        """
         self.version += 1
         self.position = self.fetch_position = offset
         self.offset_epoch = self.position_epoch = offset_epoch

@@ -1,8 +1,8 @@
 """The partitions of Spark's rows: murmur2 of the key as every Kafka client computes it, or partitions in turn without a
 key.
 
-`positive(murmur2(key)) % partitions`, seed 0x9747b28c, little-endian blocks of four bytes (facts 7). The hash runs over
-whole Arrow columns: one pass of numpy per block of four bytes, over the rows whose keys are that long.
+`positive(murmur2(key)) % partitions`, seed 0x9747b28c, little-endian blocks of four bytes (docs/kafka-facts.md, 7). The
+hash runs over whole Arrow columns: one pass of numpy per block of four bytes, over the rows whose keys are that long.
 """
 
 from typing import Final

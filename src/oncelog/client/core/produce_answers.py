@@ -1,5 +1,6 @@
-"""What a leader's answer to a Produce batch means for the producer: done, retry, split, or fail (facts 9; S2-58 to
-S2-73)."""
+"""What a leader's answer to a Produce batch means for the producer: done, retry, split, or fail (docs/kafka-facts.md,
+9; S2-58 to S2-73, ADR 0044).
+"""
 
 from enum import Enum, auto
 from typing import Final, NamedTuple

@@ -1,4 +1,6 @@
-"""The producer's settings, with Kafka's names, defaults and conflicts (S2-81 to S2-97). Times are in milliseconds."""
+"""The producer's settings, with Kafka's names, defaults and conflicts (ADR 0044: S2-81 to S2-97). Times are in
+milliseconds.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,7 +12,9 @@ from oncelog.record.batch import Codec
 
 ACKS: Final = {"all": -1, "-1": -1, "0": 0, "1": 1}
 IN_FLIGHT_MAX: Final = 5
-"""The most requests in flight with idempotence: a leader remembers a producer's last five batches (facts 9)."""
+"""The most requests in flight with idempotence: a leader remembers a producer's last five batches (docs/kafka-facts.md,
+9).
+"""
 INT_MAX: Final = 2**31 - 1
 _CODECS: Final = {codec.name.lower(): codec for codec in Codec}
 _LEVELS: Final = {Codec.GZIP: range(1, 10), Codec.LZ4: range(1, 18), Codec.ZSTD: range(1, 23)}

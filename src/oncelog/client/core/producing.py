@@ -47,7 +47,9 @@ Partitioner = Callable[[str, bytes | None, bytes | None, int], int]
 
 
 class Step(NamedTuple):
-    """The requests that the producer's core wants sent now."""
+    """What the network loop of a producer must do now: the Produce requests and the call to send, and when to ask
+    again.
+    """
 
     requests: list[Drained]
     call: Call | None
@@ -84,7 +86,7 @@ class ProducerCore:
         self._wants_metadata = False
         self._muted: set[Partition] = set()
         """Partitions that wait for the answer to their batch: those of one request in flight without sequences
-        (S2-49)."""
+        (S2-49, ADR 0044)."""
 
     # ---------------------------------------------------------------------------------------------- records
 
@@ -427,7 +429,7 @@ class ProducerCore:
 
     def _begin_again(self) -> None:
         """Raise the epoch of an idempotent producer after a sequence may be missing, so that its partitions can begin
-        at 0 (S2-68, S2-69)."""
+        at 0 (S2-68, S2-69, ADR 0044)."""
         if self._is_transactional or not self.settings.enable_idempotence:
             return
         partitions = self.sequences.partitions_to_begin_again()
@@ -452,7 +454,7 @@ class ProducerCore:
             batch.fail(error)
 
     def end(self, error: ClientError) -> None:
-        """End the producer: every record that is not delivered yet fails with `error` (S2-79)."""
+        """End the producer: every record that is not delivered yet fails with `error` (S2-79, ADR 0044)."""
         self._drop_unsent(error)
         for batch in list(self.accumulator.unfinished.values()):
             self.accumulator.release(batch)

@@ -60,7 +60,7 @@ class _Line:
         self.stamped += 1
 
     def remove(self, order: Order) -> None:
-        """Remove a batch that is delivered or has failed."""
+        """Forget a batch that is delivered or has failed, so that it no longer counts as unfinished."""
         del self.unfinished[order], self.places[order]
 
 

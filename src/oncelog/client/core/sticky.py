@@ -2,7 +2,7 @@
 KIP-794).
 
 The next partition is drawn among those that have a leader, with more weight for those whose queues are short. Until
-every partition has had a batch the draw is uniform (S2-22 to S2-29).
+every partition has had a batch the draw is uniform (S2-22 to S2-29, ADR 0044).
 """
 
 from bisect import bisect_right
@@ -24,7 +24,7 @@ class StickyPartitioner:
         """(partitions, their weights summed up from the first); None: all partitions weigh the same."""
 
     def partition(self, leaders: Sequence[Leader]) -> int:
-        """Return the partition to which such records go now."""
+        """Return the partition to which the topic's records without a key go now."""
         if not 0 <= self._partition < len(leaders):
             self._partition = self._next(leaders)
         return self._partition

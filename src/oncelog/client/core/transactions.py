@@ -108,7 +108,7 @@ class Transactions:
 
     def initialize(self) -> Operation:
         """Get a producer id for the transactional id, which fences the producers that had it before. It is called again
-        after an ACL refused it (S2-73).
+        after an ACL refused it (S2-73, ADR 0044).
 
         With two-phase commit an open transaction stays: `prepared` names it.
         """
@@ -275,7 +275,7 @@ class Transactions:
             self._drop_calls(abortable)
 
     def over(self, error: FatalError) -> None:
-        """End the producer: every later call raises this error."""
+        """End the producer for good, after a fatal error: the calls that wait and every later one raise this error."""
         if self.state is State.FATAL_ERROR:
             return
         self.state, self.error = State.FATAL_ERROR, error

@@ -4,7 +4,7 @@ A response lists the aborted transactions that may overlap it, each with its pro
 are walked in offset order. A transaction of the list becomes active when a batch reaches its first offset and ends at
 that producer's abort marker; while it is active, the producer's transactional batches are dropped. Control batches are
 never seen. Kafka's own consumer does the same with the list. So the list holds for one response, and the next has its
-own (facts 3, Fetch).
+own (docs/kafka-facts.md, 3, Fetch).
 """
 
 from collections.abc import Iterable, Iterator

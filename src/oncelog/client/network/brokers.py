@@ -173,7 +173,9 @@ class Brokers:
             self._on_change()
 
     async def connection(self, address: Address) -> Connection:
-        """Return the open connection to `address`; make one if there is none. Raises as `Connection.connect` does."""
+        """Return the open connection to `address`; make one if there is none. Raises the errors of
+        `Connection.connect`.
+        """
         found = self._connections.get(address)
         if found is not None and self._loop.time() < found.renew_at:
             return found

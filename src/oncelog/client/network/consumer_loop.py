@@ -162,7 +162,7 @@ class ConsumerLoop:
     # ---------------------------------------------------------------------------------------------- turns
 
     def wake(self) -> None:
-        """Schedule a turn (see the module) as soon as the event loop is free."""
+        """Send the requests that are due in a turn of the consumer, as soon as the event loop is free."""
         if self._turn is None and not self.brokers.is_closed:
             self._turn = self.loop.call_soon(self.take_turn)
 

@@ -230,7 +230,9 @@ def epochs_request(
 def epoch_answers(
     response: kafka.OffsetForLeaderEpochResponse, checks: Sequence[Validation]
 ) -> list[tuple[Validation, ErrorCode, int, int]]:
-    """Return the answer to each validation: error, epoch, end offset."""
+    """Return a leader's answer to each validation, which asks where a leader epoch ends in its log: error, epoch, end
+    offset.
+    """
     found = {
         Partition(topic.topic, one.partition): one
         for topic in response.topics
@@ -250,7 +252,7 @@ def epoch_answers(
 def lookup_answers(
     response: kafka.ListOffsetsResponse, lookups: Sequence[Lookup]
 ) -> list[tuple[Lookup, ErrorCode, int, int]]:
-    """Return the answer to each lookup: error, offset, epoch."""
+    """Return a leader's answer to each lookup of an offset by time: error, offset, epoch."""
     found = listed_offsets(response)
     answers: list[tuple[Lookup, ErrorCode, int, int]] = []
     for look in lookups:
