@@ -220,7 +220,7 @@ def _judge_part(task: _Task[LookT]) -> tuple[list[Verdict], LookT]:
 
 
 class _Lines:
-    """The lines of a part."""
+    """The lines of a history's file that make up one part, read when they are iterated. A part is judged alone."""
 
     def __init__(self, file: BinaryIO, part: "array[int]") -> None:
         self._file = file

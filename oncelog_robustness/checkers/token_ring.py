@@ -48,8 +48,9 @@ def _is_whole(log: FinalLog) -> bool:
 
 
 def _hops(logs: list[FinalLog]) -> dict[int, list[tuple[int, Read]]]:
-    """Return, for each token, its hops in the order of their numbers, each with the read that shows it. A hop is a
-    record of the token in a partition."""
+    """Return, for each token of the ring, its hops in the order of their numbers, each with the read that shows it. A
+    token is a value that clients move from partition to partition, each time in one transaction. A hop is its record in
+    one partition."""
     found: dict[int, list[tuple[int, Read]]] = {}
     for log in logs:
         for read in log.read.reads:

@@ -92,8 +92,8 @@ class ForgetOffsets(Lie):
 
 
 class FenceWrong(Lie):
-    """A lie that fences a healthy producer just when it requests its commit, as if somebody had started a
-    successor."""
+    """A bug that the lying proxy plants between clients and a broker, to see whether the judge names it. It fences
+    a healthy producer just when it requests its commit, as if somebody had started a successor."""
 
     name = "fence-wrong"
     says = "a producer is fenced though nobody took its transactional id"

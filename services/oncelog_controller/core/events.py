@@ -355,7 +355,8 @@ class PartitionResult:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsAnswer:
-    """One result for each partition of the request. `error_code` is set when the node that asks is refused."""
+    """The controller's answer to a call about several partitions: a result for each of them. `error_code` is set when
+    the node that calls is refused as a whole."""
 
     results: tuple[PartitionResult, ...]
     error_code: ErrorCode = ErrorCode.NONE

@@ -25,7 +25,8 @@ class Taken(NamedTuple, Generic[HostedT, TakenT]):
 
     @property
     def is_true(self) -> bool:
-        """True if the log was not cut since. Then the checkpoint says nothing of records that are gone."""
+        """True if the log was not cut since this checkpoint was taken. After a cut the checkpoint may have records
+        that are gone, and the caller removes it."""
         log = self.leader.log
         return log.truncation_count == self.truncation_count and not self.leader.is_truncating
 

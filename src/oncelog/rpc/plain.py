@@ -94,7 +94,8 @@ class RequestOrigin(NamedTuple):
 
 
 class AddPartitionsRequest(NamedTuple):
-    """`coordinator_pb2.AddPartitionsToTxnRequest` for a call within the process, with one transaction of TV1."""
+    """The protobuf `AddPartitionsToTxnRequest` of one transaction of TV1, as a plain object. A listener and a
+    coordinator of one process hand it over as it is, which saves the encoding."""
 
     transactional_id: str
     producer_id: int
