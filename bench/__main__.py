@@ -42,7 +42,7 @@ WORKLOADS: dict[str, Workload] = {
     "find-hanging": Workload(find_hanging, 600),
     "console": Workload(console, 300),
     "growth": Workload(growth, 2_400),
-    "spark": Workload(spark, 120),
+    "spark": Workload(spark, 340),
 }
 
 ONLY_BY_NAME = {"find-hanging", "console", "growth"}
