@@ -29,7 +29,7 @@ PARTITIONS = 2
 SPARK_TIMEOUT_S = 600
 
 Sessions = list[dict[str, list[float]]]
-"""What each Spark session measured: seconds by name of a step."""
+"""The measurements of each Spark session: seconds by name of a step."""
 
 
 def spark(is_quick: bool, show_step: ShowStep) -> Iterator[Measurement]:

@@ -92,7 +92,7 @@ def main() -> int:
     run = [*mutmut, "run", "--max-children", str(arguments.jobs)]
     code = subprocess.run(run, cwd=folder, check=False).returncode
     subprocess.run([*mutmut, "results"], cwd=folder, check=False)
-    print(f"one of them, as a difference: cd {folder.relative_to(ROOT)} && mutmut show NAME")
+    print(f"one of them, as a difference: cd {folder} && {mutmut[0]} show NAME")
     return code
 
 

@@ -70,7 +70,7 @@ Begin = Newest | Oldest | FromOffset | FromTime
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What one page of records shall show: where it begins, filters and limits."""
+    """A request for one page of records: where the page begins, filters and limits."""
 
     begin: Begin = Newest()
     partition: int | None = None
@@ -328,7 +328,7 @@ def end_of(one: storage_pb2.PartitionDescription, wanted: Wanted) -> int:
 
 
 def _is_wanted(seen: Seen, page: PageSoFar) -> bool:
-    """True if the page shall show the record. If not, adds it to the page's count of records that are not shown."""
+    """True if the page shows the record. If not, adds it to the page's count of records that are not shown."""
     wanted = page.wanted
     if seen.outcome == "marker" and (wanted.is_committed_only or not wanted.are_markers_wanted):
         page.markers += 1

@@ -163,7 +163,7 @@ class _Cluster:
         return tuple(target)
 
     def _heir(self, topic: str, rest: Sequence[int]) -> int:
-        """Return the node that shall get a new replica of a partition: first one on another rack than `rest`, then the
+        """Return the node for a new replica of a partition: first one on another rack than `rest`, then the
         one with the fewest replicas.
         """
         racks = {self._rack(one) for one in rest}
