@@ -82,9 +82,11 @@ def stop_postgres_server(ref: ProcessRef) -> None:
 
 
 def kill_tree(ref: ProcessRef) -> None:
-    """Send SIGKILL to a server and its children."""
-    ref.signal_tree(signal.SIGKILL)
-    ref.wait(STOP_TIMEOUT_S)
+    """Send SIGKILL to a server and its children, and wait until they are gone: no Postgres starts while one of them
+    has its shared memory.
+    """
+    for process in ref.signal_tree(signal.SIGKILL):
+        process.wait(STOP_TIMEOUT_S)
 
 
 def redis_command() -> str | None:

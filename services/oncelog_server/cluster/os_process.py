@@ -64,19 +64,22 @@ class ProcessRef:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
-    def signal_tree(self, number: int) -> None:
-        """Send a signal to this process and all that descend from it."""
+    def signal_tree(self, number: int) -> "tuple[ProcessRef, ...]":
+        """Send a signal to this process and all that descend from it, and return all."""
         found = self._found()
         if found is None:
-            return
+            return ()
         children: list[psutil.Process] = []
         with contextlib.suppress(psutil.NoSuchProcess):
+            if number in (signal.SIGKILL, signal.SIGSTOP):
+                # A child that it starts behind this list would be spared.
+                found.suspend()
             children = found.children(recursive=True)
+        tree = (self, *(ProcessRef(child.pid, child.create_time()) for child in children))
         # The parent first: it must not see its children die and act on it.
-        self.signal(number)
-        for child in children:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                child.send_signal(number)
+        for process in tree:
+            process.signal(number)
+        return tree
 
     def wait(self, timeout_s: float) -> bool:
         """Wait until the process has ended. False when it has not in time."""

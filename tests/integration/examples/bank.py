@@ -31,7 +31,7 @@ SETTINGS = {"ONCELOG_COORDINATOR_TWO_PHASE_COMMIT_ENABLED": "true"}
 
 class Sqlite:
     program = "payments_sqlite.py"
-    pids = ()
+    pid = 0
 
     def __init__(self, folder):
         self.url = str(folder / "bank.db")
@@ -93,9 +93,8 @@ class Postgres:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     @property
-    def pids(self):
-        first = int((self._folder / "postgres" / "postmaster.pid").read_text().split()[0])
-        return first, *(child.pid for child in psutil.Process(first).children(recursive=True))
+    def pid(self):
+        return int((self._folder / "postgres" / "postmaster.pid").read_text().split()[0])
 
     def rows(self, query):
         with psycopg.connect(self.url) as connection:
@@ -145,10 +144,9 @@ class Bank:
         lines = (f"{one},account-{one % 3},{one * 10}\n" for one in range(1, count + 1))
         self._file.write_text("".join(lines))
 
-    def app(self, event=0, name="SIGKILL", pids=(0,)):
+    def app(self, event=0, name="SIGKILL", pid=0):
         """Started, and not waited for."""
-        program = str(EXAMPLES / self.database.program)
-        command = [event, name, ",".join(map(str, pids)), program]
+        command = [event, name, pid, EXAMPLES / self.database.program]
         command += [self.database.url, self.bootstrap, self._file]
         app = subprocess.Popen(
             [sys.executable, "-m", "tests.integration.examples.interrupted", *map(str, command)],
@@ -218,21 +216,21 @@ class Disturber:
         bank.pays_up_to(self.paid)
         event = draw.randint(1, self._instructions)
         whom = draw.choice(
-            ["program", "log", "frozen"] + (["database"] if bank.database.pids else [])
+            ["program", "log", "frozen"] + (["database"] if bank.database.pid else [])
         )
         self.told.append((whom, event))
         if whom == "frozen":
             self._freeze(event)
             return
-        pids = {"program": (0,), "log": (bank.log_pid,), "database": bank.database.pids}[whom]
-        app = bank.app(event, "SIGKILL", pids)
+        pid = {"program": 0, "log": bank.log_pid, "database": bank.database.pid}[whom]
+        app = bank.app(event, "SIGKILL", pid)
         # What was killed comes back while the program still runs, and perhaps goes on.
-        while app.poll() is None and (whom == "program" or is_alive(pids[0])):
+        while app.poll() is None and (whom == "program" or is_alive(pid)):
             time.sleep(0.02)
         if whom == "log" and not is_alive(bank.log_pid):
             bank.stop_log()
             bank.start_log()
-        if whom == "database" and not is_alive(pids[0]):
+        if whom == "database" and not is_alive(pid):
             bank.database.start()
         app.communicate(timeout=DEADLINE_S)
 

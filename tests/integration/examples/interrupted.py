@@ -1,13 +1,12 @@
 """Runs a program, and sends a signal when it is at the n-th instruction of its own file.
 
-    python -m tests.integration.examples.interrupted EVENT SIGNAL PIDS PROGRAM ARGUMENTS…
+    python -m tests.integration.examples.interrupted EVENT SIGNAL PID PROGRAM ARGUMENTS…
 
-An instruction is one of the interpreter: a line has several, so a signal comes at each line and between them. PIDS are
-process ids with commas, 0 for the program itself. What gets a SIGKILL is gone before the program ends. EVENT 0: none is
-sent, and the count is written to stderr at the end.
+An instruction is one of the interpreter: a line has several, so a signal comes at each line and between them. PID 0 is
+the program itself. Another one is killed with its children, and all are gone before the program ends. EVENT 0: no
+signal is sent, and the count is written to stderr at the end.
 """
 
-import contextlib
 import os
 import runpy
 import signal
@@ -15,6 +14,8 @@ import sys
 import time
 
 import psutil
+
+from oncelog_server.cluster.os_process import ref_of
 
 
 def is_alive(pid):
@@ -26,10 +27,10 @@ def is_alive(pid):
 
 
 class Interruption:
-    def __init__(self, file, event, number, pids):
+    def __init__(self, file, event, number, pid):
         self._file, self._event = os.path.abspath(file), event
-        self._number, self._pids = number, pids
-        self._killed = []
+        self._number, self._pid = number, pid
+        self._killed = ()
         self.count = 0
 
     def called(self, frame, what, argument):
@@ -42,22 +43,24 @@ class Interruption:
         if what == "opcode":
             self.count += 1
             if self.count == self._event:
-                for pid in self._pids:
-                    # A database's worker may have ended of itself.
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid or os.getpid(), self._number)
-                        self._killed += [pid] * (self._number == signal.SIGKILL)
+                self._send()
         return self.stepped
+
+    def _send(self):
+        if not self._pid:
+            os.kill(os.getpid(), self._number)
+        elif is_alive(self._pid):
+            # A Postgres backend that is spared may wait for a lock of a killed one forever, with the shared memory.
+            self._killed = ref_of(self._pid).signal_tree(self._number)
 
     def wait(self):
         """On a busy machine a process runs on for a while when its SIGKILL is sent, and may outlive the program."""
-        while any(is_alive(pid) for pid in self._killed):
+        while any(one.is_alive for one in self._killed):
             time.sleep(0.01)
 
 
-def main(event, name, pids, program, *arguments):
-    numbers = [int(pid) for pid in pids.split(",")]
-    interruption = Interruption(program, int(event), getattr(signal, name), numbers)
+def main(event, name, pid, program, *arguments):
+    interruption = Interruption(program, int(event), getattr(signal, name), int(pid))
     sys.argv[:] = [program, *arguments]
     sys.settrace(interruption.called)
     try:
