@@ -1,4 +1,4 @@
-"""How to end a command that runs for minutes: SIGTERM and Ctrl-C stop it, and it still prints what it has found."""
+"""Lets SIGTERM and Ctrl-C end a command that runs for minutes: it stops, and still prints what it has found."""
 
 import contextlib
 import signal

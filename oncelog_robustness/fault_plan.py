@@ -120,7 +120,8 @@ class PlannedFault:
 
 
 class FaultInjector(Protocol):
-    """What carries the planned faults out: one in the simulator, others on real processes, containers or pods."""
+    """Carries the planned faults out. One injector works in the simulator, others on real processes, containers or
+    pods."""
 
     def can(self, kind: FaultKind) -> bool: ...
 

@@ -29,7 +29,7 @@ class Outcome(StrEnum):
 
 
 class Ending(StrEnum):
-    """What a client asked for when it ended its transaction."""
+    """The ending of a transaction that its client asked for: commit, abort, or none."""
 
     COMMIT = "commit"
     ABORT = "abort"

@@ -164,7 +164,7 @@ class Judged(Generic[LookT]):
     facts: dict[str, str]
     verdicts: list[Verdict]
     looks: list[LookT]
-    """What was seen in each part, the largest part first."""
+    """The results of the function `look`, one for each part, the largest part first."""
 
 
 def judge_file(path: Path, most: int = PART_OPERATIONS, jobs: int = 0) -> list[Verdict]:

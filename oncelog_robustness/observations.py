@@ -1,5 +1,5 @@
-"""What was observed inside a cluster: offsets and logs of replicas, which coordinator owned what, recorded
-decisions. Checkers of invariants judge it.
+"""The observations of a cluster's inside: offsets and logs of replicas, the coordinators that owned shards, recorded
+decisions. Checkers of invariants judge them.
 
 The simulator observes all of this at every step. In a run against real processes it is read from the metadata, the
 logs and the REST interface.

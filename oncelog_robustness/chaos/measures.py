@@ -106,7 +106,7 @@ class Measures:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """How much a history holds."""
+    """The size of a history: the numbers of its operations, sends and records read, and its faults."""
 
     operations: Mapping[str, int]
     """The number of operations of each kind."""

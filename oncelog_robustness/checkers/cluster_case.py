@@ -1,5 +1,5 @@
-"""What the checkers of the cluster's inside share: `Case`, in which a checker collects what becomes its verdict,
-and questions about replicas' logs."""
+"""The common parts of the checkers that look inside a cluster: `Case`, in which a checker collects its findings for a
+verdict, and questions about replicas' logs."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -23,8 +23,8 @@ A topic that is made again under its name is another one."""
 
 
 class Case:
-    """What one checker has found so far: the number of things judged, sentences about violations, and reasons why
-    something could not be judged. `verdict` makes the checker's answer of it."""
+    """The findings of one checker so far: the number of things judged, sentences about violations, and reasons why
+    something could not be judged. `verdict` makes the checker's answer of them."""
 
     def __init__(self, checker: str) -> None:
         self._checker = checker

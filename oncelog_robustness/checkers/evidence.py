@@ -1,4 +1,5 @@
-"""What a history tells about a value: who sent it, who read it, and whether it is in the log at the end of the run."""
+"""Reads from a history what became of a value: who sent it, who read it, and whether it is in the log at the end of the
+run."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -41,8 +41,8 @@ class _Witness(NamedTuple):
 
 
 class _Map:
-    """What was first said about each offset and each value, and by which witness: an acknowledgement or a reader. A
-    later statement that contradicts it is reported once."""
+    """The first statement about each offset and each value, with its witness: an acknowledgement or a reader. A later
+    statement that contradicts it is reported once."""
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings

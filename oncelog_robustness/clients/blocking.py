@@ -75,7 +75,7 @@ def _is_ours() -> bool:
 
 
 class _Stream:
-    """What `oncelog.client.connection` uses of a socket, over a connection of the event loop."""
+    """A connection of the event loop with those methods of a socket that `oncelog.client.connection` uses."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -105,8 +105,8 @@ class _Stream:
 
 
 class _Sockets:
-    """What `oncelog.client.connection` gets in place of the module `socket`: connections of the event loop for
-    calls inside `blocking`, real sockets for others."""
+    """A stand-in for the module `socket` in `oncelog.client.connection`. Calls inside `blocking` get connections of the
+    event loop, and other calls get real sockets."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(socket, name)
@@ -126,8 +126,8 @@ def _with_tls(stream: Any, host: str, login: ClientLogin) -> Any:
 
 
 class _Time:
-    """What the client's modules get in place of the module `time`: inside `blocking`, `sleep` lets the event loop
-    go on."""
+    """A stand-in for the module `time` in modules of the client. Inside `blocking`, its `sleep` lets the event loop go
+    on."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(time, name)

@@ -48,7 +48,7 @@ class HeartbeatAnswer(NamedTuple):
 
 @dataclass(slots=True)
 class Said:
-    """What a heartbeat of the consumer protocol (KIP-848) says. A field that is None is left out: it has not
+    """The content of a heartbeat of the consumer protocol (KIP-848). A field that is None is left out: it has not
     changed since the last heartbeat."""
 
     epoch: int

@@ -1,4 +1,4 @@
-"""What `python -m oncelog_robustness.planted` prints: tables of bugs and of hunts, at most a hundred columns
+"""Prints the output of `python -m oncelog_robustness.planted`: tables of bugs and of hunts, at most a hundred columns
 wide, and the progress."""
 
 import itertools

@@ -1,5 +1,5 @@
-"""What a workload (a set of test clients with a plan) may do to the simulated cluster itself: kill a process
-at a step of its own choice, or act as the operator."""
+"""The actions of a workload (a set of test clients with a plan) on the simulated cluster itself: kill a process at a
+moment that the workload chooses, or act as the operator."""
 
 import random
 

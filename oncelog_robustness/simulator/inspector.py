@@ -65,8 +65,7 @@ class _Replica:
 
     leader: HostedPartition
     facts: tuple[object, ...]
-    """What may change about the replica, such as its role, epoch and offsets, to be compared with the next
-    look."""
+    """The facts about the replica that may change, such as its role, epoch and offsets. The next look compares them."""
     emptied_before: int
     """The number of times that the replica was dropped and made again in this process."""
     state: ReplicaState

@@ -51,7 +51,7 @@ Undo = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class NetworkProfile:
-    """How a run's network behaves without any fault: latencies, split and merged segments, buffers."""
+    """The behaviour of a run's network without any fault: latencies, split and merged segments, buffers."""
 
     latency_s: tuple[float, float] = (0.000_1, 0.001)
     """The shortest and the longest latency of a segment, one way, in seconds."""

@@ -14,9 +14,9 @@ from oncelog_robustness.simulator.trace import Trace
 
 
 class World:
-    """What all parts of one simulated run share: seed, random streams, event loop with virtual time,
-    processes, trace. It is made once in an operating system process; `seams` then gives production code its
-    clock and chance."""
+    """The common state of all parts of one simulated run: seed, random streams, event loop with virtual time,
+    processes, trace. It is made once in an operating system process; `seams` then gives production code its clock and
+    chance."""
 
     def __init__(self, seed: int, trace_output: TextIO | None = None) -> None:
         self.seed = seed

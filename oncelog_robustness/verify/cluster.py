@@ -47,7 +47,8 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the first look at a cluster found: its brokers, and the client libraries that can work with it."""
+    """The result of the first look at a cluster: the number of its brokers, its id, and the client libraries that can
+    work with it."""
 
     brokers: int
     cluster_id: str

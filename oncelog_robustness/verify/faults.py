@@ -31,7 +31,7 @@ LOOK_S: Final = 0.1
 class Driver(Protocol):
     @property
     def role(self) -> str:
-        """What the driver's targets are called in reports, such as `broker`."""
+        """The word for the driver's targets in reports, such as `broker`."""
         ...
 
     @property

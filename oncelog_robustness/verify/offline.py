@@ -24,7 +24,7 @@ from oncelog_robustness.verify.histories import is_ours, opened_history, read_fo
 from oncelog_robustness.verify.judging import Anomaly, Judgement, judged, merged_judgement
 
 JOBS: Final = 2
-"""How many parts are judged at once: each takes the memory of its own operations."""
+"""The number of parts that are judged at once. Each takes the memory of its own operations."""
 
 
 @dataclass(frozen=True, slots=True)

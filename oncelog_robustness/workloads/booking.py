@@ -116,8 +116,8 @@ class Blow:
 
 @dataclass(slots=True)
 class Orders:
-    """What one start of an application shares with its starter: the blow (a kill or freeze at a chosen step) that
-    is planned for it, and events by which the two wait for each other there."""
+    """The state that one start of an application shares with its starter: the blow (a kill or freeze at a chosen step)
+    that is planned for it, and events by which the two wait for each other there."""
 
     blow: Blow | None
     is_struck: asyncio.Event = field(default_factory=asyncio.Event)
@@ -147,8 +147,8 @@ class Orders:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What an application and its recovery tool work with: the lab (clients, chance, history), the parameters, the
-    topic's partitions and the database."""
+    """The objects that an application and its recovery tool work with: the lab (clients, chance, history), the
+    parameters, the topic's partitions and the database."""
 
     lab: Lab
     given: BookingParameters

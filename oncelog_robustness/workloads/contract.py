@@ -52,8 +52,8 @@ class ClientProcess(Protocol):
 
 
 class Lab(Protocol):
-    """What a workload gets from the world it runs in (the simulator or a real target): client libraries, chance,
-    time, the history, and processes for its clients."""
+    """The interface between a workload and the world it runs in (the simulator or a real target): client libraries,
+    chance, time, the history, and processes for its clients."""
 
     clients: Sequence[Clients]
     """The client libraries that take part; a workload distributes its clients over them."""

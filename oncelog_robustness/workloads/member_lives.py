@@ -39,8 +39,8 @@ argument is true if nobody ever was or will be that member."""
 
 @dataclass(frozen=True, slots=True)
 class MemberRun:
-    """What a member of either protocol is given for one start: the lab (chance, time, history), its group's calls,
-    its ids, and how often it does wrong things."""
+    """The values for one start of a member, of either protocol: the lab (chance, time, history), its group's calls, its
+    ids, and how often it does wrong things."""
 
     lab: Lab
     calls: GroupCalls

@@ -57,7 +57,8 @@ class Plain:
 
 
 class Bursts(NamedTuple):
-    """How a writer sends: to which partitions, how many records at once, and with which pauses between such bursts."""
+    """The pattern in which a writer sends: the partitions, the most records of a burst, and the longest pause between
+    two bursts."""
 
     partitions: Sequence[Partition]
     sends_max: int

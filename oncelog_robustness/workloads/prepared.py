@@ -53,8 +53,8 @@ successors."""
 
 
 class Hands(Protocol):
-    """What this workload can do to the cluster, besides being a client: kill one of a role's processes, or act as
-    its operator."""
+    """The actions of this workload on the cluster, besides those of a client: kill one of a role's processes, or act as
+    the cluster's operator."""
 
     async def kill_one_of(self, role: str, lasts_ms: int) -> None: ...
 

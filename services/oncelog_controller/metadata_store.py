@@ -1,4 +1,4 @@
-"""What a controller stores its metadata in: a journal that only the lease's holder writes, and the lease.
+"""The store of a controller's metadata: a journal that only the lease's holder writes, and the lease.
 
 The implementations are on SQL: `sql_journal`, `lease`. Another database is a second pair, chosen in `wiring`. A journal
 passes `tests/contracts/journal.py`; what it needs besides is in `tests/contracts/test_sql_journal_contract.py`.

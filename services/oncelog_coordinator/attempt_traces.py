@@ -47,8 +47,8 @@ them."""
 
 
 class _Seen(NamedTuple):
-    """What a trace needs of one attempt (one try to write a Spark micro-batch), copied right before or after a
-    decision.
+    """The facts about one attempt (one try to write a Spark micro-batch) that its trace needs. They are copied right
+    before or after a decision, or collected by a replay.
     """
 
     sink: str

@@ -19,8 +19,8 @@ RequestWithOrigin = (
 
 
 class RequestOrigins(NamedTuple):
-    """Where a request came in, its connection and number there, and which requests earlier refusals of its client
-    named.
+    """The origin of a request (its listener, connection and number), and the origins that earlier refusals named to its
+    client.
 
     The state machine compares them to tell a delayed request from a current one (`core.request_origin`).
     """

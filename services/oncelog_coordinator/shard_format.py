@@ -1,4 +1,4 @@
-"""How the records of a shard's state machine are written into its log as batches, and read again."""
+"""The format in which the records of a shard's state machine are written into its log as batches, and read again."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol, TypeVar

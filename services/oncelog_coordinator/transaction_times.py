@@ -1,4 +1,4 @@
-"""How long transactions take, measured at the records that are decided, for `/metrics`.
+"""Measures the durations of transactions for `/metrics`, when the records about them are decided.
 
 Two durations end when a transaction is complete, which is when its last marker is written. One began with the
 transaction. The other began with the EndTxn or timeout that decided it, and is the markers' share.

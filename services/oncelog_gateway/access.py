@@ -54,7 +54,9 @@ class Refused(Exception):
         super().__init__(detail)
         self.detail = detail
         self.wait_ms = wait_ms
-        """How long this address must wait, because it has shown too many wrong tokens; 0: it need not wait."""
+        """The time in milliseconds for which this address must wait, because it has shown too many wrong tokens; 0: it
+        need not wait.
+        """
 
 
 class Access:

@@ -104,7 +104,7 @@ class Strip:
     """
 
     says: str
-    """What the strip shows, in words for a reader who does not see it."""
+    """A sentence that says what the strip shows, for a reader who does not see it."""
 
     dots: tuple[Dot, ...]
     times: tuple[TimeMark, ...]

@@ -10,7 +10,7 @@ from typing import Final
 from markupsafe import Markup, escape
 
 THIN_SPACE: Final = "\u202f"
-"""Where a margin cannot be: in a picture's text. No line breaks at it."""
+"""The space between groups of digits where a margin is not possible: in a picture's text. No line breaks at it."""
 _NUMBER: Final = re.compile(
     r"(?<![\w.:/'\"-])(?<!producer )(?<!epoch )(?<!node )(?<!shard )(?<!schema )(?<![A-Z][a-z]{2} )"
     r"\d{4,}(?![\w:/'\"-])"

@@ -1,6 +1,4 @@
-"""What all pages of the console have in common: the objects that they read from, how they are rendered, and their
-errors.
-"""
+"""The common parts of all pages of the console: the objects that they read from, their rendering, and their errors."""
 
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from http import HTTPStatus
@@ -249,7 +247,7 @@ def _abort_command(row: PartitionStatus) -> str:
 
 
 class Explained(NamedTuple):
-    """What `explain` says of something, or the reason why it says nothing, for a page to show."""
+    """The answer of `explain` about a subject, or the reason why there is none, for a page to show."""
 
     found: Explanation | None
     problem: str = ""

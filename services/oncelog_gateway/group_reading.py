@@ -1,4 +1,4 @@
-"""How far consumer groups have read, partition by partition, and which open transactions hold them back."""
+"""The progress of consumer groups, partition by partition, and the open transactions that hold them back."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -30,7 +30,7 @@ LOOK_BYTES_MAX: Final = 64 << 10
 
 
 class Reading(NamedTuple):
-    """How far one group has read in one partition: its committed offset, its lag, and the transaction that holds back
+    """The progress of one group in one partition: its committed offset, its lag, and the transaction that holds back
     the rest. The lag is computed once, because there may be thousands of these.
     """
 
@@ -50,7 +50,7 @@ class Reading(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """How far one group has read in all its partitions together, and the transaction that blocks it for the longest."""
+    """The progress of one group in all its partitions together, and the transaction that blocks it for the longest."""
 
     lag: int | None
     """The group's lag; None: it is known for no partition."""

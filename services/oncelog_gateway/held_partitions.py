@@ -1,4 +1,6 @@
-"""What open transactions hold back from read_committed readers, by what the leaders of their partitions answer."""
+"""Counts the offsets that open transactions hold back from read_committed readers, by what the leaders of their
+partitions answer.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -22,8 +24,8 @@ class Held(NamedTuple):
 
     @property
     def held_back(self) -> int | None:
-        """How many offsets the transaction holds back from read_committed readers, in all its partitions together.
-        None: a leader did not say.
+        """The number of offsets that the transaction holds back from read_committed readers, in all its partitions
+        together. None: a leader did not say.
         """
         known = [one.held_back for one in self.partitions if one.held_back is not None]
         return sum(known) if len(known) == len(self.partitions) else None

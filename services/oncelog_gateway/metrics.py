@@ -34,7 +34,7 @@ _LATENCY_BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What one scrape shows of the cluster, as the roles answered it at that moment."""
+    """The state of the cluster in one scrape, as the roles answered it at that moment."""
 
     transactions: list[Transaction] = field(default_factory=list)
     partitions: list[PartitionStatus] = field(default_factory=list)

@@ -26,8 +26,8 @@ _MOVING_ROLES: Final = {
 
 
 class Duties:
-    """How many partitions and shards each node leads and owns, counted once for one answer. Node -1 stands for those
-    that have no node.
+    """The numbers of partition leaders, replicas and shards on each node, counted once for one answer. Node -1 stands
+    for those that have no node.
     """
 
     def __init__(self, image: MetadataImage) -> None:

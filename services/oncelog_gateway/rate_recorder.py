@@ -43,7 +43,7 @@ Answer = DescribeProcessResponse | str
 
 
 class TopicRate(NamedTuple):
-    """How many records and bytes of one topic are written and read each second."""
+    """The numbers of records and bytes of one topic that are written and read each second."""
 
     records_in: float
     bytes_in: float

@@ -91,7 +91,9 @@ class Wanted:
 
 @dataclass(slots=True)
 class PageSoFar:
-    """What one page has read so far, in all partitions, and what it may still read."""
+    """The state of one page of records while it is read: what it has read so far, in all partitions, and what it may
+    still read.
+    """
 
     wanted: Wanted
     bytes_left: int
@@ -131,7 +133,7 @@ class _Last:
     def __init__(self, most: int) -> None:
         self._found: deque[Seen] = deque(maxlen=most)
         self.count = 0
-        """How many records were given in all."""
+        """The number of records that were given in all."""
 
     def keep_record(self, seen: Seen) -> bool:
         self._found.append(seen)

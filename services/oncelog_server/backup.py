@@ -57,7 +57,7 @@ class _Manifest(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """What `back_up` or `restore` returns: a summary of the backup for the command to print."""
+    """The summary of a backup, which `back_up` and `restore` return for the command to print."""
 
     kind: str
     made_at: str

@@ -48,7 +48,7 @@ def node_folder(path: Path) -> Path:
 
 
 class FolderHistory:
-    """What one storage node's data folder knows of earlier registrations and metadata, sent with each registration.
+    """The memory of earlier registrations and metadata in one storage node's data folder, sent with each registration.
 
     The caller calls `begin`, then `message` with each registration, then `registered`.
     """

@@ -1,4 +1,5 @@
-"""What partitions ask of the node's background tasks: syncs, checkpoints, notes of new folders, removals of old ones.
+"""The requests of partitions to the node's background tasks: syncs, checkpoints, notes of new folders, removals of old
+ones.
 
 `ReplicaManager` and its partitions ask here; the tasks of `Maintenance` do it. The one worker thread is here too.
 """

@@ -65,7 +65,7 @@ Effect = Reply | Send | SetTimer | CancelTimer
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[RecordOut]):
-    """What a state machine decides on an event: the records to append, and the effects that follow once they are
+    """A state machine's decision on an event: the records to append, and the effects that follow once they are
     committed.
 
     `label` names the branch taken (`"prepared"`, `"fenced"`): it is the log line, the metric and the coverage mark.

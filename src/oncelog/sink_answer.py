@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class SinkAnswer(IntEnum):
-    """How the coordinator answers a Spark sink's request: accepted, skipped, fenced and so on.
+    """The coordinator's answer to a Spark sink's request: accepted, skipped, fenced and so on.
 
     The numbers are those of `SinkAnswer` in coordinator.proto, which explains each.
     """

@@ -17,8 +17,8 @@ from oncelog_controller.core.records import MetadataRecord, Replicas, ScramRow
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """What a storage node's registration says of its data folder. `core.folders` checks whether it may have lost
-    records.
+    """The facts about a storage node's data folder that its registration states. `core.folders` checks whether the
+    folder may have lost records.
 
     `incarnation_ids` name the process starts under which its node registered; `seen` is the newest metadata it acted
     on.
@@ -412,7 +412,7 @@ class ProducerIdsAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a rule decides about a request: the answer, the records that make it true, and the decision's label."""
+    """A rule's decision about a request: the answer, the records that make it true, and the decision's label."""
 
     answer: object
     label: str

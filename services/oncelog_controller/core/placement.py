@@ -1,4 +1,4 @@
-"""Where new replicas are placed, and which of them is the preferred leader.
+"""Places new replicas on storage nodes, and chooses the preferred leader of each partition.
 
 Round robin, continued from topic to topic: the n-th storage node (modulo their number) leads the n-th partition of the
 cluster, and the next nodes have its other replicas. So leaders stay spread whatever the sizes of the topics.

@@ -1,5 +1,4 @@
-"""From the decision about a transaction to its completion: markers go to every partition; when all are written, the
-transaction is complete.
+"""Completes a decided transaction: markers go to every partition; when all are written, the transaction is complete.
 
 The prepare record is the decision; EndTxn is answered when it is committed. A transaction without partitions needs no
 markers: it is prepared and completed together. The marker sender stops when a newer coordinator has taken over (facts

@@ -45,7 +45,7 @@ Topics = Mapping[str, TopicShape]
 
 
 class MemberState(IntEnum):
-    """How far a member is on its way to its target assignment (KIP-848), with the numbers that Kafka writes to the
+    """The state of a member on its way to its target assignment (KIP-848), with the numbers that Kafka writes to the
     log.
     """
 
@@ -56,8 +56,8 @@ class MemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClassicMember:
-    """What only a member of the classic protocol has in a consumer group: its session timeout and protocols, from
-    JoinGroup.
+    """The data that only a member of the classic protocol has in a consumer group: its session timeout and protocols,
+    from JoinGroup.
     """
 
     session_timeout_ms: int
@@ -85,7 +85,7 @@ class Subscription:
     pattern: str = ""
     """A regular expression that subscribes to more topics; empty: none."""
     classic: ClassicMember | None = None
-    """What the member said in the classic protocol; None: the member speaks the consumer protocol."""
+    """The member's data from the classic protocol; None: the member speaks the consumer protocol."""
 
 
 class PatternTopics(NamedTuple):

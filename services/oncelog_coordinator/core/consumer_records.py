@@ -119,7 +119,9 @@ _PATTERN: Final = structure(PatternTopics, {}, topics=_NAMES, version=INT64, tim
 
 
 class _Kind(NamedTuple):
-    """How records of one class are written to the log: the codec of key and value, and where the value is."""
+    """The format in which records of one class are written to the log: the codec of key and value, and the attribute
+    that holds the value.
+    """
 
     record_type: RecordType
     held: str

@@ -1,4 +1,4 @@
-"""What a group shard decides about offsets: commit, fetch, delete, and expiry (docs/kafka-facts.md, 5.2; KIP-447).
+"""Decides about the offsets of a group shard: commit, fetch, delete, and expiry (docs/kafka-facts.md, 5.2; KIP-447).
 
 The functions here only read. They return records, which change `GroupOffsets` once they are written.
 """

@@ -451,7 +451,7 @@ GroupEvent = (
 
 
 class MigrationPolicy(Enum):
-    """Which group protocol a group with members may change to (Kafka's group.consumer.migration.policy)."""
+    """The changes of group protocol that a group with members may make (Kafka's group.consumer.migration.policy)."""
 
     DISABLED = "disabled"
     UPGRADE = "upgrade"

@@ -55,8 +55,8 @@ class CommittedOffset(NamedTuple):
 
 @dataclass(slots=True)
 class GroupProducer:
-    """What a shard keeps of a transactional producer that committed offsets here: its epochs, open transaction, last
-    marker.
+    """The state that a shard keeps of a transactional producer that committed offsets here: its epochs, open
+    transaction, last marker.
 
     A partition's leader keeps the same of its producers.
     """

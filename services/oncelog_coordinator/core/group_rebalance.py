@@ -52,7 +52,7 @@ def time_to_join(group: Group) -> SetTimer:
 
 
 class Change:
-    """What one event does to a classic group: the next state of `group`, the replies and the timers.
+    """The effect of one event on a classic group: the next state of `group`, the replies and the timers.
 
     `decision()` returns it as the state machine's decision.
     """

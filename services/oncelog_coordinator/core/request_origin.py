@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 
 class RequestOrigin(NamedTuple):
-    """Where a client's request came in: which listener and connection, and its number on that connection.
+    """The origin of a client's request: the listener and connection it came in on, and its number on that connection.
 
     Numbers of one connection can be compared; those of two cannot.
     """

@@ -17,7 +17,7 @@ DECADES_MS: Final = (1, 10, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000)
 
 
 Shape = Literal["milli", "second", "minute", "day"]
-"""How finely a time is written on an axis."""
+"""The precision with which a time is written on an axis."""
 
 
 class TimeMark(NamedTuple):

@@ -49,7 +49,7 @@ class Chart(NamedTuple):
     rows: tuple[ChartRow, ...]
     """Rows of the table, newest first."""
     began_percent: float | None
-    """Where the remembered time begins, in percent of the width; None: that is not in the picture."""
+    """The place where the remembered time begins, in percent of the width; None: it is not in the picture."""
     bands: tuple[tuple[float, float], ...]
     """Begin and width, in percent, of the times that one reading of a much longer time covers."""
     says: str

@@ -48,12 +48,12 @@ class Diagnosis:
     evidence: tuple[Evidence, ...] = ()
     next_commands: tuple[Command, ...] = ()
     unknown: tuple[str, ...] = ()
-    """What could not be read. With it the verdict may be another one."""
+    """The things that could not be read. With them the verdict may be another one."""
 
 
 @dataclass(frozen=True, slots=True)
 class HolderFacts:
-    """What the rules know of the open transaction that holds a partition's last stable offset."""
+    """The facts about the open transaction that holds a partition's last stable offset, as the rules need them."""
 
     producer_id: int
     producer_epoch: int
@@ -88,7 +88,9 @@ class PartitionFacts:
 
     @property
     def held_back(self) -> int:
-        """How many offsets an open transaction holds back: no read_committed reader gets them yet."""
+        """The number of offsets that an open transaction holds back: no read_committed reader gets them yet. It is 0
+        too if the partition's offsets are not known.
+        """
         if self.high_watermark is None or self.last_stable_offset is None:
             return 0
         return max(self.high_watermark - self.last_stable_offset, 0)

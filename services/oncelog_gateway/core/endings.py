@@ -1,4 +1,4 @@
-"""How an open transaction that holds a last stable offset will end, and the command that ends it now.
+"""Says how an open transaction that holds a last stable offset will end, and which command ends it now.
 
 The row of a partition in REST, `explain` and the console take their words from here.
 """
@@ -38,7 +38,7 @@ def ending_of(state: str | None, *, is_hanging: bool | None, is_two_phase: bool 
 
 
 class Advice(NamedTuple):
-    """What an operator is told about an open transaction: a sentence and, if there is one, a command."""
+    """The advice for an operator about an open transaction: a sentence and, if there is one, a command."""
 
     words: str
     """A sentence without its full stop."""

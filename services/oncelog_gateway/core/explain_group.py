@@ -25,7 +25,7 @@ class OffsetFacts:
     """The committed offset; None: not known."""
     lag: int | None
     behind: Behind | None = None
-    """What the group has not read of a partition with lag; None where the leader could not be read."""
+    """The records that the group has not read of a partition with lag; None where the leader could not be read."""
     held: PartitionFacts | None = None
     """The partition's facts, where an open transaction holds back records that the group has not read."""
     held_back: int = 0

@@ -22,12 +22,12 @@ LONG_MS: Final = 10_000
 HELD_BACK: Final = (
     "offsets held back: what no read_committed reader gets before an open transaction ends"
 )
-"""What `held_back` means, wherever a field, a metric or a page has it."""
+"""The meaning of `held_back`, for the descriptions of fields and metrics."""
 
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """What lies between a group's committed offset and the end of what was read of the partition, counted by kind."""
+    """The records between a group's committed offset and the end of what was read of the partition, counted by kind."""
 
     records: int = 0
     """Records of committed transactions, and records of no transaction."""
@@ -108,8 +108,8 @@ class Holder:
 
     @property
     def held_for_ms(self) -> int | None:
-        """How long the transaction has held records back. Where its begin is not known, this is the time since its last
-        record, and so a lower bound. None: neither is known.
+        """The time in milliseconds for which the transaction has held records back. Where its begin is not known, this
+        is the time since its last record, and so a lower bound. None: neither is known.
         """
         known = (self.age_ms, self.first_record_age_ms, self.idle_ms)
         return next((one for one in known if one is not None), None)
@@ -132,7 +132,9 @@ class Holder:
 
     @property
     def holding(self) -> str:
-        """What the transaction does to a group that has nothing else left to read, in one word: `held` or `blocked`."""
+        """The word for what the transaction does to a group that has nothing else left to read: `held` if the
+        transaction is young, else `blocked`.
+        """
         return "held" if self.is_young else "blocked"
 
     @property

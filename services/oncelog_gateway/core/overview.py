@@ -62,11 +62,11 @@ class Verdict:
     text: str
     troubles: tuple[Trouble, ...]
     looked_at: Mapping[Check, str]
-    """What was looked at, in words, for each check that found no trouble."""
+    """The good result of each check that found no trouble, in words, such as `every replica is in sync`."""
 
     @property
     def counts(self) -> str:
-        """How many troubles there are, by urgency, in words: `1 to act on, 3 to look at.`"""
+        """The number of troubles of each urgency, in words: `1 to act on, 3 to look at.`"""
         acts = sum(one.look == "bad" for one in self.troubles)
         looks = len(self.troubles) - acts
         words = [f"{acts} to act on"] * bool(acts) + [f"{looks} to look at"] * bool(looks)

@@ -1,4 +1,4 @@
-"""Where a reader of a topic's records stands: an offset in each partition, and whether it reads forward or backward.
+"""The position of a reader of a topic's records: an offset in each partition, and whether it reads forward or backward.
 
 A page reads some records of each partition. Then those partitions go to the end of the queue, so that each has its
 turn. The cursor of the next page holds that queue, so the gateway keeps nothing between two pages.

@@ -56,7 +56,7 @@ class Walk:
     def __init__(self, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> None:
         self._decompressed_bytes_max = decompressed_bytes_max
         self._markers: dict[int, int] = {}
-        """How many markers the walk has seen, by producer id."""
+        """The number of markers that the walk has seen, by producer id."""
 
     def through(
         self, batches: Buffer, aborted: Sequence[AbortedTransaction] | None

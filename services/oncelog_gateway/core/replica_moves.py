@@ -51,7 +51,7 @@ class Move:
 
     @property
     def copies(self) -> int:
-        """How many replicas the move must copy; 0 if it only changes their order."""
+        """The number of replicas that the move must copy; 0 if its target names no new node."""
         return len(set(self.target) - set(self.replicas))
 
 

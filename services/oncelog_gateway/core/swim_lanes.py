@@ -58,7 +58,7 @@ class Picture:
     width: int
     height: int
     left_out: int
-    """How many older events are not drawn."""
+    """The number of older events that are not drawn."""
 
 
 def draw(events: Sequence[Event]) -> Picture:

@@ -22,7 +22,7 @@ NAMES_MAX: Final = 3
 
 class Since(NamedTuple):
     age_ms: int | None = None
-    """How long the trouble has lasted; None: not known."""
+    """The time in milliseconds for which the trouble has lasted; None: not known."""
     is_at_least: bool = False
     """True if the trouble was there already when this gateway began to look, so that it may be older."""
 
@@ -43,7 +43,9 @@ class Trouble:
     look: Look
     subject: str
     what: str
-    """What is wrong with the subject, in words that follow it. Both together are a sentence without its full stop."""
+    """The words that say what is wrong, to be read after the subject. Both together are a sentence without its full
+    stop.
+    """
     since: Since
     to_do: str
     command: str

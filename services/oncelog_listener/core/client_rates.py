@@ -27,8 +27,9 @@ _BOUNDED: Final = frozenset({REQUEST_PERCENTAGE, CONNECTION_CREATION_RATE})
 
 
 class ClientRates:
-    """What clients have used in the last seconds, by the user, client id or address that shares a quota. A changed
-    quota holds at once: what was counted before still counts."""
+    """The bytes, time, connections and topic changes that clients have used in the last seconds. They are counted by
+    the user, client id or address that shares a quota. A changed quota holds at once: what was counted before still
+    counts."""
 
     def __init__(self) -> None:
         self._rates: dict[tuple[Entity, QuotaKey], Rate] = {}

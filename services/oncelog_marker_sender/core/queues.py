@@ -128,7 +128,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What a node's answer changed: the deliveries that it ended, and `bugs`.
+    """The effect of a node's answer: the deliveries that it ended, and `bugs`.
 
     `bugs` are messages about codes that no leader should give; their markers are sent again.
     """

@@ -353,7 +353,9 @@ def _printer(
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Where to begin reading: an offset, or the first record from a time on."""
+    """The place where reading begins: an offset, or the first record from `from_ms` on, in milliseconds since the Unix
+    epoch. A partition without such a record is read from its end.
+    """
 
     offset: int
     from_ms: int | None = None

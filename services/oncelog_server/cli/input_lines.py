@@ -76,7 +76,9 @@ class Lines(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LineForm:
-    """How a line is read as key and value: the separator between them, and the text that stands for null."""
+    """The form in which a line holds key and value: the separator between them, and the text that stands for null.
+    Without a separator the whole line is the value.
+    """
 
     key_separator: bytes | None = None
     null_marker: bytes | None = None

@@ -43,7 +43,7 @@ PER_ROLE_MAX: Final = 9
 
 @dataclass(frozen=True, slots=True)
 class ClusterShape:
-    """How many processes of each role a cluster has."""
+    """The number of processes of each role in a cluster."""
 
     controllers: int = 2
     storage: int = 3

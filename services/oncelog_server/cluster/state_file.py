@@ -15,7 +15,7 @@ VERSION = 1
 
 @dataclass(slots=True)
 class ClusterState:
-    """What the state file holds: the plan of the cluster, and which process each member has now."""
+    """The content of the state file: the plan of the cluster, and the process that each member has now."""
 
     members: tuple[Member, ...]
     environment: dict[str, str] = field(default_factory=dict)

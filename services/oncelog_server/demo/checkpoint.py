@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class PipelineProgress:
-    """How far the query has come, as its checkpoint shows. `done` has for each partition of the input topic the first
+    """The progress of the query, as its checkpoint shows it. `done` has for each partition of the input topic the first
     offset that is not done.
     """
 

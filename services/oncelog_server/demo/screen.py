@@ -1,4 +1,4 @@
-"""What the demo prints: live bars on a terminal, plain lines elsewhere, and the proof as a table."""
+"""The output of the demo: live bars on a terminal, plain lines elsewhere, and the proof as a table."""
 
 import sys
 import time

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 class Gate(Protocol):
-    """What requests must pass while a fault lasts: it holds them or loses them."""
+    """A gate that requests must pass while a fault lasts: it holds them or loses them."""
 
     met: int
-    """How many requests came to the gate."""
+    """The number of requests that the gate has held or lost."""
 
     async def passed(self) -> None:
         """Wait until the request may go on. Raises PeerUnavailable if the fault loses the request."""

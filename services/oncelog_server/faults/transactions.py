@@ -1,4 +1,4 @@
-"""What faults need of the coordinator's transactions: find one by its id, let it expire, fence its producer."""
+"""The coordinator's transactions as faults use them: find one by its id, let it expire, fence its producer."""
 
 import asyncio
 from typing import Final

@@ -65,7 +65,7 @@ class Audit(NamedTuple):
     logs: "DataFrame"
     """One row a replica; `is_judged` for the fullest of a partition, whose transactions are told."""
     findings: "DataFrame"
-    """What is wrong (`is_fault`), and what is good to know."""
+    """The findings, one a row: faults (`is_fault` is true), and what is good to know."""
     transactions: "DataFrame"
     """Those that have ended, by partition."""
     standstills: "DataFrame"

@@ -49,7 +49,7 @@ class BrokenBatch(OncelogError):
 
 
 class Stretch(NamedTuple):
-    """What a walk over a segment's bytes must know of the segment: its base offset, its size, its end."""
+    """The facts about a segment that a walk over its bytes needs: base offset, size in bytes and end offset."""
 
     base_offset: int
     size_bytes: int

@@ -27,8 +27,8 @@ _OFFSETS_AHEAD_MAX: Final = 2**31
 
 
 class Behind(NamedTuple):
-    """How many records can still be read behind a damaged place in a log, and in how many files. A report of damage
-    shows it.
+    """The numbers of readable records, of their bytes and of their files behind a damaged place in a log. A report of
+    damage shows them.
     """
 
     record_count: int = 0

@@ -22,7 +22,7 @@ _BACKOFF_MAX_S: Final = 1.0
 
 
 class Position(NamedTuple):
-    """How far a follower's log reaches, as its fetch request tells the leader: its end, its last leader epoch and its
+    """The reach of a follower's log, as its fetch request tells the leader: its end, its last leader epoch and its
     start.
     """
 

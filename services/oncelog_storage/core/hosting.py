@@ -54,7 +54,8 @@ def is_lost(found: PartitionFacts | None, node_id: int) -> bool:
 
 
 class Making(Enum):
-    """How a partition comes to be hosted here: from its folder, as a new one, or not yet, because of another folder.
+    """The way in which a partition comes to be hosted here: from its folder, as a new one, or not yet, because of
+    another folder.
 
     It is LOST if its folder should be here and is gone.
     """
@@ -112,7 +113,7 @@ def leadership_of(found: PartitionFacts, node_id: int) -> Leadership:
 
 
 class Change(Enum):
-    """What a new metadata image changes for a partition that is hosted here."""
+    """The change that a new metadata image makes to a partition that is hosted here."""
 
     NOTHING = "nothing"
     CONFIG = "config"

@@ -47,7 +47,8 @@ class HostedPartitions(Protocol[HeldT]):
 
 
 class Moved(NamedTuple, Generic[HostedT]):
-    """What a follower's position changed at the leader: its high watermark, its log start, or the ISR to propose.
+    """The changes that a follower's position made at the leader: the high watermark, the follower's log start, or an
+    ISR to propose.
 
     The caller wakes the requests that wait for that.
     """

@@ -37,7 +37,9 @@ class Liveness:
 
 
 class FollowerProgress:
-    """How far one follower has got and whether it keeps up, as its leader knows, in one leader epoch."""
+    """The progress of one follower in one leader epoch, as its leader knows it: how far it has got, and whether it
+    keeps up.
+    """
 
     __slots__ = (
         "behind_since",
@@ -100,7 +102,7 @@ class Proposal(NamedTuple):
 
 
 class LeaderState:
-    """What a leader knows of a partition's followers and ISR, in one leader epoch."""
+    """The followers and the ISR of a partition in one leader epoch, as their leader knows them."""
 
     def __init__(
         self,

@@ -36,7 +36,7 @@ _STAMP: Final = struct.Struct(">qii")
 
 
 class Room(Enum):
-    """Where an append goes: to the newest segment, to a new one, or to the log's first."""
+    """The segment that an append goes to: the newest one, a new one, or the log's first."""
 
     NEWEST = "newest"
     """The append goes to the newest segment."""

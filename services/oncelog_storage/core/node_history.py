@@ -1,4 +1,5 @@
-"""What a storage node's folder knows of its cluster: the process starts that registered, and the newest metadata.
+"""The memory of its cluster in a storage node's folder: the process start that registered last, those that began since,
+and the newest metadata.
 
 The controller compares this with its own metadata, to notice that one of the two was put back from an older copy (ADR
 0027).

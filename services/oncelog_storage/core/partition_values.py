@@ -7,7 +7,9 @@ from oncelog.record.control import Marker, MarkerType, encode_marker
 
 
 class Leadership(NamedTuple):
-    """Who leads a partition, and in which leader epoch, as the metadata image says. `is_here`: it is this node."""
+    """The leader of a partition and its leader epoch, as the metadata image says. `is_here` is True if this node is the
+    leader.
+    """
 
     leader: int
     leader_epoch: int
@@ -41,7 +43,7 @@ class FollowerPosition(NamedTuple):
 
 
 class PositionTaken(NamedTuple):
-    """What a leader found when it counted a follower's fetch position.
+    """The result at a leader that has counted a follower's fetch position.
 
     Either the logs diverge, or the follower's log start and the high watermark may have moved, and it may join the ISR.
     """

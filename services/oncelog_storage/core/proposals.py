@@ -22,7 +22,9 @@ class Refused(NamedTuple, Generic[HostedT]):
 
 
 class Answered(NamedTuple, Generic[HostedT]):
-    """What the controller's answer to ISR proposals says: those it refused, and those that are over."""
+    """The result of the controller's answer to ISR proposals: those it refused, and the partitions among them whose
+    proposals are over.
+    """
 
     refused: list[Refused[HostedT]]
     settled: list[HostedT]

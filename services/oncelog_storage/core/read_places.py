@@ -1,5 +1,5 @@
-"""Where the last read of a log ended, so that the next one need not search, and which segments keep their indexes
-loaded.
+"""Keeps the position where the last read of a log ended, so that the next one need not search. It also keeps the
+segments whose indexes stay loaded.
 
 Mostly a reader reads on, so little else stays in memory.
 """

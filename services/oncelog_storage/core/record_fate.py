@@ -1,4 +1,5 @@
-"""What became of the record at one offset, as its partition's leader knows it: committed, aborted, compacted and so on.
+"""Finds out what became of the record at one offset, as its partition's leader knows it: committed, aborted, compacted
+and so on.
 
 It is a walk over the log: a generator that asks its caller for bytes (ADR 0031).
 """
@@ -16,7 +17,7 @@ from oncelog_storage.core.producer_state import ProducerEntry
 
 
 class Fate(IntEnum):
-    """What may have become of a record, with the numbers of `RecordFate` in `proto/`."""
+    """The possible fates of a record, with the numbers of `RecordFate` in `proto/`."""
 
     BELOW_LOG_START = 1
     NOT_WRITTEN = 2

@@ -29,8 +29,8 @@ from oncelog_storage.core.segment_files import (
 
 
 class FoundLog(NamedTuple):
-    """What a starting node knows of a partition's log before it reads the segments: files, the stored checks, and the
-    offset that the log must reach.
+    """The facts about a partition's log that a starting node has before it reads the batches: files, the stored checks,
+    and the offset that the log must reach.
     """
 
     partition: Partition

@@ -22,7 +22,7 @@ _NOTHING: Final = PositionTaken(None)
 
 
 class News(NamedTuple):
-    """What an answer must tell a follower about a partition, besides its leader and high watermark."""
+    """The news about a partition that an answer must tell a follower, besides the leader and high watermark."""
 
     is_due: bool
     """True if the answer must name the partition even without records."""

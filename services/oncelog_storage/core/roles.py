@@ -23,7 +23,7 @@ HostedT = TypeVar("HostedT", bound=PartitionReplica)
 
 
 class RoleStep(Enum):
-    """What this node must do with a partition after new metadata have named it."""
+    """The step that this node must take with a partition after new metadata have named it."""
 
     NOTHING = "nothing"
     COMMIT = "commit"
@@ -42,7 +42,7 @@ class Role(NamedTuple):
 
 
 class DamageRole(NamedTuple):
-    """What this node must do about a damaged copy of a partition."""
+    """The steps that this node must take with a damaged copy of a partition."""
 
     leaves_fetcher: bool = False
     isr: list[int] | None = None

@@ -27,7 +27,7 @@ _HEAD_LINES: Final = 4
 
 
 class SegmentCheck(NamedTuple):
-    """What a segment's files must be at the next start, as `segments-checkpoint` has it.
+    """The state that a segment's files must have at the next start, as `segments-checkpoint` has it.
 
     The newest segment may grow after the check; the others have exactly this size.
     """

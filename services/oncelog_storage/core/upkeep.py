@@ -1,4 +1,4 @@
-"""What changes in memory after a checkpoint, a sync or a removal has reached the disk.
+"""Changes the state in memory after a checkpoint, a sync or a removal has reached the disk.
 
 Logs are cut and begin again while a worker thread writes. What the thread wrote counts only for the log as it was when
 the write began.

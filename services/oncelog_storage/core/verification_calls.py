@@ -27,7 +27,7 @@ _LEFT_S_MIN: Final = 0.001
 
 
 class VerificationMode(IntEnum):
-    """What a leader asks of the coordinator, with the numbers of `VerificationMode` in `proto/`.
+    """The kind of a leader's request to the coordinator, with the numbers of `VerificationMode` in `proto/`.
 
     It either verifies that a transaction has a partition, or adds the partition (TV2). The two modes to verify differ
     in the error codes that the producer knows.
@@ -91,10 +91,10 @@ class Limits(NamedTuple):
     timeout_s: float
     """The limit of the whole call."""
     completing_wait_s: float
-    """How long the call waits for the markers of the previous transaction."""
+    """The longest time for which the call waits for the markers of the previous transaction."""
     completing_backoff_s: float
     coordinator_wait_s: float
-    """How long the call waits for a coordinator that is away."""
+    """The longest time for which the call waits for a coordinator that is away."""
 
 
 class Pause(NamedTuple):

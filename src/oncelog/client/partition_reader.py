@@ -56,7 +56,7 @@ class DataLossError(OncelogError):
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """What to read of one partition: its offsets, from `start` to before `end`, and what to do if some are gone."""
+    """The plan to read one partition: its offsets, from `start` to before `end`, and what to do if some are gone."""
 
     partition: Partition
     start: int

@@ -40,7 +40,7 @@ class Flag:
 
 
 class Sources:
-    """Where a program's settings come from: its flags, the environment, and a file that either of them names."""
+    """The sources of a program's settings: its flags, the environment, and a file that either of them names."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Which roles may call each method: the caller table of the architecture page, as a policy.
+"""The roles that may call each method: the caller table of the architecture page, as a policy.
 
 Without TLS between processes a server cannot know who calls, and everything is allowed.
 """

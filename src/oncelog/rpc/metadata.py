@@ -47,7 +47,7 @@ class MetadataImage:
 
     @property
     def position(self) -> pb.MetadataPosition:
-        """How far this image of the metadata is, and which controller wrote there. A process sends it to
+        """The position of this image of the metadata, and the controller that wrote there. A process sends it to
         controllers.
         """
         return pb.MetadataPosition(
@@ -236,7 +236,7 @@ OnChange = Callable[[MetadataImage, MetadataImage], None]
 
 
 class MetadataSource(Protocol):
-    """Where a follower gets the metadata stream from: a gRPC stub, or the controller's servicer in the same process."""
+    """A source of the metadata stream for a follower: a gRPC stub, or the controller's servicer in the same process."""
 
     def WatchMetadata(
         self, request: pb.WatchMetadataRequest

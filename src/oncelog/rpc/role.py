@@ -1,4 +1,4 @@
-"""What a process needs of each role that it runs (controller, storage, coordinator and so on): its start and stop."""
+"""The interface of each role that a process runs (controller, storage, coordinator and so on): its start and stop."""
 
 from typing import Protocol
 

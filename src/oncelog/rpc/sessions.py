@@ -1,5 +1,5 @@
-"""What both ends of a session share: its bounds, and the errors that a caller gets. A session is a stream that carries
-the calls of one process to another (ADR 0013).
+"""The parts of a session that both its ends share: its bounds, and the errors that a caller gets. A session is a stream
+that carries the calls of one process to another (ADR 0013).
 """
 
 from dataclasses import dataclass

@@ -94,8 +94,8 @@ class SaslClient(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """What a server stores of a user's password for one SCRAM mechanism. Nobody can log in with it alone (RFC 5802,
-    9)."""
+    """The data that a server stores of a user's password for one SCRAM mechanism. Nobody can log in with it alone (RFC
+    5802, 9)."""
 
     salt: bytes = field(repr=False)
     stored_key: bytes = field(repr=False)
@@ -104,7 +104,7 @@ class ScramCredential:
 
 
 class PasswordVerifier(Protocol):
-    """What a server stores of a user's password for PLAIN, to compare a given one with."""
+    """The data that a server stores of a user's password for PLAIN, to compare a given one with."""
 
     def matches(self, password: str) -> bool: ...
 

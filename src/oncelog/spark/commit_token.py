@@ -38,7 +38,7 @@ _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 
 class TokenPlace(NamedTuple):
-    """Where the tokens of a sink are (the records that say which batch is committed): topic and key. Only the producer
+    """The place of a sink's tokens (the records that say which batch is committed): topic and key. Only the producer
     with this transactional.id writes them."""
 
     topic: str

@@ -52,7 +52,8 @@ STOP_TIMEOUT_S: Final = 1.0
 
 
 class Feed(Protocol):
-    """Where a role publishes its events: an `EventFeed` to Redis, or a `LocalFeed` in the process of the gateway."""
+    """The feed that a role publishes its events to: an `EventFeed` to Redis, or a `LocalFeed` in the process of the
+    gateway."""
 
     def publish(self, kind: str, **fields: Value) -> None: ...
 

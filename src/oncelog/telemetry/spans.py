@@ -215,7 +215,8 @@ class Span:
 
 
 class Nothing:
-    """What `span` returns in a process that records no spans: an object with a span's methods, which do nothing."""
+    """A span that records nothing, with methods that do nothing. `span` returns it in a process that records no
+    spans."""
 
     def __enter__(self) -> "Nothing":
         return self

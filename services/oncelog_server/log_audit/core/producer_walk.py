@@ -30,7 +30,7 @@ class ProducerWalk:
     def __init__(self, facts: LogFacts) -> None:
         self._facts = facts
         self._stretch = 0
-        """How many damaged stretches lie before the last batch."""
+        """The number of damaged stretches before the last batch."""
         self._due: _Due | None = None
         self._latest_epoch: int | None = None
 

@@ -10,7 +10,9 @@ class Kind(StrEnum):
     LOG = "log"
     """A replica's log was read: from `offset` to `end_offset`, in `total` batches."""
     TRANSACTION = "transaction"
-    """From its first record at `offset` to its marker at `end_offset`, in `total` batches; its `outcome`."""
+    """A transaction has ended. Its first record is at `offset`, its marker at `end_offset`. `total` counts its batches;
+    `outcome` is the marker's type.
+    """
     STANDSTILL = "standstill"
     """The last stable offset stood at `offset` until the log's end was `end_offset`, because of this producer."""
     OPEN = "open-transaction"
@@ -48,7 +50,7 @@ FAULTS: Final = frozenset(
         Kind.EPOCH_WENT_BACK,
     }
 )
-"""What no healthy log has. The other findings are there to be known."""
+"""The kinds of events that no healthy log has. The other findings are there to be known."""
 
 
 class BatchRow(NamedTuple):
@@ -82,7 +84,7 @@ class BatchRow(NamedTuple):
 
 
 class LogFacts(NamedTuple):
-    """What `ProducerWalk` must know of the log that a producer's batches are in."""
+    """The facts about a log that `ProducerWalk` needs to check a producer's batches in it."""
 
     is_whole: bool
     """Nothing was ever taken out of it."""

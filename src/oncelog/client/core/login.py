@@ -81,7 +81,8 @@ _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True, slots=True)
 class ClientLogin:
-    """How a client logs in: TLS files, SASL mechanism, user, token. An empty path: there is no such file."""
+    """The settings by which a client logs in: TLS files, SASL mechanism, user, token. An empty path: there is no such
+    file."""
 
     protocol: str = "PLAINTEXT"
     mechanism: str = ""

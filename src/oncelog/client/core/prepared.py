@@ -47,7 +47,7 @@ class PreparedTransaction(NamedTuple):
 
 
 class Completion(Enum):
-    """What `complete_transaction` did: it committed, aborted, or found nothing to do."""
+    """The result of `complete_transaction`: it committed, aborted, or found nothing to do."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"

@@ -1,5 +1,5 @@
-"""What a leader's answer to a Produce batch means for the producer: done, retry, split, or fail (docs/kafka-facts.md,
-9; S2-58 to S2-73, ADR 0044).
+"""The meaning of a leader's answer to a Produce batch for the producer: done, retry, split, or fail
+(docs/kafka-facts.md, 9; S2-58 to S2-73, ADR 0044).
 """
 
 from enum import Enum, auto

@@ -47,9 +47,7 @@ Partitioner = Callable[[str, bytes | None, bytes | None, int], int]
 
 
 class Step(NamedTuple):
-    """What the network loop of a producer must do now: the Produce requests and the call to send, and when to ask
-    again.
-    """
+    """The next work of a producer's network loop: the Produce requests and the call to send, and when to ask again."""
 
     requests: list[Drained]
     call: Call | None
