@@ -5,6 +5,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final
 
+from oncelog.ids import TRANSACTION_STATE_TOPIC
 from oncelog_robustness.checkers.verdict import Answer, Verdict
 from oncelog_robustness.observations import (
     BatchSeen,
@@ -15,7 +16,6 @@ from oncelog_robustness.observations import (
 )
 
 PROOFS_MAX: Final = 20
-SHARD_TOPICS: Final = ("__transaction_state", "__consumer_offsets")
 
 PartitionKey = tuple[str, str, int]
 """A topic, its id (empty if unknown) and a partition number.
@@ -149,5 +149,5 @@ def whole_shards(observations: Observations) -> dict[int, bool]:
     return {
         log.partition: is_whole(log)
         for log in fullest_logs(observations)
-        if log.topic == SHARD_TOPICS[0]
+        if log.topic == TRANSACTION_STATE_TOPIC
     }

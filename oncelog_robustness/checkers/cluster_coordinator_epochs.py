@@ -6,8 +6,8 @@ batches, whose producer epoch is their coordinator epoch (its low 15 bits). A pa
 has transactional offsets of clients, with markers. The second rule leaves these out.
 """
 
+from oncelog.ids import INTERNAL_TOPICS
 from oncelog_robustness.checkers.cluster_case import (
-    SHARD_TOPICS,
     Case,
     key_of,
     named,
@@ -22,7 +22,7 @@ def check(_history: History, observations: Observations) -> Verdict:
     case = Case("coordinator-epoch-went-back")
     for log in observations.logs:
         _judge_markers(case, log)
-        if log.topic in SHARD_TOPICS:
+        if log.topic in INTERNAL_TOPICS:
             _judge_shard(case, log)
     return case.verdict()
 

@@ -27,8 +27,8 @@ the epoch of what it ends belongs to the one transaction that wrote in the epoch
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from oncelog.ids import INTERNAL_TOPICS, TRANSACTION_STATE_TOPIC
 from oncelog_robustness.checkers.cluster_case import (
-    SHARD_TOPICS,
     Case,
     Neighbours,
     compacted_partitions,
@@ -101,7 +101,7 @@ def check(_history: History, observations: Observations) -> Verdict:
     are_all_known = all(whole_shards(observations).values())
     unnamed: dict[tuple[int, int], dict[str, str]] = {}
     for log in fullest_logs(observations):
-        if log.topic == SHARD_TOPICS[0]:
+        if log.topic == TRANSACTION_STATE_TOPIC:
             continue
         markers = _markers(log)
         for producer_id in sorted(decisions):
@@ -110,7 +110,7 @@ def check(_history: History, observations: Observations) -> Verdict:
                 log,
                 markers.get(producer_id, []),
                 decisions[producer_id],
-                may_lack_all=log.topic in SHARD_TOPICS or key_of(log) in compacted,
+                may_lack_all=log.topic in INTERNAL_TOPICS or key_of(log) in compacted,
             )
         for producer_id in sorted(set(markers) - set(decisions)):
             for batch, _ in markers[producer_id]:

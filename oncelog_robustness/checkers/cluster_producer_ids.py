@@ -8,8 +8,8 @@ appends to `__transaction_state` and `__consumer_offsets`. The logs tell which o
 from bisect import bisect_right
 from itertools import pairwise
 
+from oncelog.ids import INTERNAL_TOPICS, TRANSACTION_STATE_TOPIC
 from oncelog_robustness.checkers.cluster_case import (
-    SHARD_TOPICS,
     Case,
     fullest_logs,
     key_of,
@@ -48,7 +48,7 @@ def _users(observations: Observations) -> dict[int, dict[str, str]]:
     users: dict[int, dict[str, str]] = {}
     for state in observations.states:
         if state.producer_id >= 0:
-            place = f"{SHARD_TOPICS[0]}-{state.shard} at {state.offset}"
+            place = f"{TRANSACTION_STATE_TOPIC}-{state.shard} at {state.offset}"
             users.setdefault(state.producer_id, {}).setdefault(
                 f"transactional id {state.transactional_id}", place
             )
@@ -66,7 +66,7 @@ def _user(log: ReplicaLog, batch: BatchSeen) -> str:
     batch of a transaction, because a log does not tell the transactional id."""
     if batch.is_transactional or batch.is_control:
         return ""
-    if log.topic in SHARD_TOPICS:
+    if log.topic in INTERNAL_TOPICS:
         return f"the coordinator of {named(key_of(log))}"
     return IDEMPOTENT
 

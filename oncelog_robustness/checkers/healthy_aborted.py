@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from oncelog_robustness.checkers.cluster_case import SHARD_TOPICS
+from oncelog.ids import TRANSACTION_STATE_TOPIC
 from oncelog_robustness.checkers.findings import Findings, writer
 from oncelog_robustness.checkers.verdict import Verdict
 from oncelog_robustness.history import (
@@ -113,7 +113,7 @@ class _Circumstances:
         taken_over_ms = [
             one.at_ms
             for one in self.observations.shards
-            if (one.topic, one.shard) == (SHARD_TOPICS[0], shard)
+            if (one.topic, one.shard) == (TRANSACTION_STATE_TOPIC, shard)
         ]
         # Without such a take-over, the owner of the shard is not known.
         return bool(taken_over_ms) and not any(

@@ -9,9 +9,10 @@ from typing import Any
 from aiokafka.abc import AbstractTokenProvider
 
 from oncelog.client.access_token import fetch_token
-from oncelog.client.core.login import OAUTHBEARER, ClientLogin, properties_of
+from oncelog.client.core.login import ClientLogin, properties_of
 from oncelog.client.login import tls_context
 from oncelog.errors import OncelogError
+from oncelog.security.sasl import OAUTHBEARER
 
 _chosen: list[ClientLogin] = []
 

@@ -1,20 +1,14 @@
 """The check that a simulated cluster has settled: nothing is open, no process is missing, no replica is behind."""
 
-from collections.abc import Collection, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Collection
+from typing import Any, Protocol
 
-from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataImage
+from oncelog.rpc.metadata import GROUP, TOPIC_OF_KIND, TRANSACTION, MetadataImage
 from oncelog_coordinator.core.shard_machine import ShardMachine
 from oncelog_coordinator.wiring import CoordinatorRole
 from oncelog_robustness.simulator.process import ProcessState, SimProcess
 from oncelog_storage.hosted_partition import HostedPartition
 from oncelog_storage.wiring import StorageRole
-
-_SHARD_TOPICS: Final[Mapping[int, str]] = {
-    TRANSACTION: TRANSACTION_STATE_TOPIC,
-    GROUP: CONSUMER_OFFSETS_TOPIC,
-}
 
 
 class Inspected(Protocol):
@@ -71,7 +65,7 @@ def _unsettled_shard(cluster: Inspected, image: MetadataImage) -> str | None:
             active.add((GROUP, group_term.shard, node_id, group_term.coordinator_epoch))
     for (kind, number), shard in sorted(image.shards.items()):
         if (kind, number, shard.coordinator, shard.coordinator_epoch) not in active:
-            return f"{_SHARD_TOPICS[kind]}-{number} is not active"
+            return f"{TOPIC_OF_KIND[kind]}-{number} is not active"
     return None
 
 

@@ -33,6 +33,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError, SQLAlchemyError
 
 from oncelog.errors import OncelogError
+from oncelog_controller.metadata_store import DatabaseAway
 from oncelog_controller.schema import (
     INITIAL_STATE,
     NEXT_REVISION,
@@ -81,10 +82,6 @@ A session that never began has no code of its error, so these words are all ther
 words, and after those of another language. It also waits after errors of a third party such as LDAP, which may be back
 in a moment.
 """
-
-
-class DatabaseAway(OncelogError):
-    """The metadata database is not there, or too slow. The failed step may be tried again as it is."""
 
 
 class Database:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from oncelog.errors import OncelogError
-from oncelog_controller.database import DatabaseAway
+from oncelog_controller.metadata_store import DatabaseAway
 
 _log = logging.getLogger(__name__)
 

@@ -1,17 +1,22 @@
 """The store of a controller's metadata: a journal that only the lease's holder writes, and the lease.
 
-The implementations are on SQL: `sql_journal`, `lease`. Another database is a second pair, chosen in `wiring`. A journal
-passes `tests/contracts/journal.py`; what it needs besides is in `tests/contracts/test_sql_journal_contract.py`.
+`sql_store` implements it on SQLite and Postgres. Another database is a second `MetadataStore`, which `wiring` chooses
+by its URL. It passes `tests/contracts/metadata_store.py`: order, atomic appends, fencing, producer ids, the lease.
 """
 
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from oncelog.errors import OncelogError
 from oncelog.journal import Journal
 from oncelog_controller.core.records import MetadataRecord
 
 NOBODY: Final = -1
 NO_BLOCK_YET: Final = -1
+
+
+class DatabaseAway(OncelogError):
+    """The metadata database is not there, or too slow. The failed step may be tried again as it is."""
 
 
 class MetadataJournal(Journal[MetadataRecord], Protocol):
@@ -57,7 +62,7 @@ class LeaseView:
 class ControllerLease(Protocol):
     """The lease, which says which controller is active.
 
-    Every call raises OncelogError when the database does not answer.
+    Every call raises DatabaseAway when the database does not answer, and OncelogError when it never will.
     """
 
     async def read(self) -> LeaseView: ...
@@ -75,3 +80,22 @@ class ControllerLease(Protocol):
         """
 
     async def release(self, controller_epoch: int) -> None: ...
+
+
+class MetadataStore(Protocol):
+    """One metadata database. Call `open`, then the others any number of times, then `close`."""
+
+    shown_url: str
+    """Its URL without the password, for people."""
+
+    async def open(self) -> None:
+        """Connect, and bring the tables up to date. Raises OncelogError; DatabaseAway if a later try may succeed."""
+
+    async def close(self) -> None:
+        """Close the connections. Closing twice, or without opening, is fine."""
+
+    def journal(self, controller_epoch: int | None) -> MetadataJournal:
+        """Return a journal that writes under this controller epoch; None: under none, where no other controller is."""
+
+    def lease(self, controller_id: int, rpc_address: str, lease_ms: int) -> ControllerLease:
+        """Return the lease as this controller takes it. `rpc_address` is where others reach it."""

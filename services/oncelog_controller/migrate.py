@@ -10,9 +10,9 @@ import sys
 from oncelog.errors import OncelogError
 from oncelog.process.arguments import EXIT_USED_WRONGLY, SettingsParser, WrongUse
 from oncelog.process.run import EXIT_FAILED
-from oncelog_controller.database import Database
 from oncelog_controller.schema import SCHEMA_REVISION
 from oncelog_controller.settings import ControllerSettings
+from oncelog_controller.wiring import store_at
 
 PROGRAM = "oncelog_controller.migrate"
 
@@ -38,12 +38,12 @@ def main(arguments: list[str]) -> int:
 
 
 async def _migrate(settings: ControllerSettings) -> str:
-    database = Database(settings.database_url, settings.database_timeout_ms)
+    store = store_at(settings.database_url, settings.database_timeout_ms)
     try:
-        await database.open()
+        await store.open()
     finally:
-        await database.close()
-    return database.shown_url
+        await store.close()
+    return store.shown_url
 
 
 if __name__ == "__main__":

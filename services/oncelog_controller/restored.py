@@ -11,14 +11,11 @@ import sys
 import uuid
 from typing import Final
 
-from sqlalchemy import select
-
 from oncelog.errors import OncelogError
 from oncelog.ids import Offset
 from oncelog.journal import AppendFailed
 from oncelog.process.arguments import EXIT_USED_WRONGLY, SettingsParser, WrongUse
 from oncelog.process.run import EXIT_FAILED
-from oncelog.runtime import SystemClock
 from oncelog_controller.core.image import ClusterImage
 from oncelog_controller.core.records import (
     ControllerClaimed,
@@ -26,10 +23,9 @@ from oncelog_controller.core.records import (
     MetadataRestored,
     ProducerIdsAllocated,
 )
-from oncelog_controller.database import Database
-from oncelog_controller.schema import STATE_ID, controller_state
+from oncelog_controller.metadata_store import NOBODY
 from oncelog_controller.settings import ControllerSettings
-from oncelog_controller.wiring import metadata_journal
+from oncelog_controller.wiring import store_at
 
 PROGRAM = "oncelog_controller.restored"
 PRODUCER_IDS: Final = 2**40
@@ -44,37 +40,33 @@ async def go_on_from_backup(database_url: str, timeout_ms: int) -> int:
     Without them, ids that were given out after the backup would be given out again. Returns the next producer id.
     Raises OncelogError.
     """
-    database = Database(database_url, timeout_ms)
+    store = store_at(database_url, timeout_ms)
     try:
-        await database.open()
-        controller_epoch = await database.run(
-            lambda connection: connection.execute(
-                select(controller_state.c.controller_epoch).where(
-                    controller_state.c.state_id == STATE_ID
-                )
-            ).scalar_one()
-        )
-        journal = metadata_journal(database, SystemClock(), None)
+        await store.open()
+        lease = await store.lease(NOBODY, "", 0).read()
+        journal = store.journal(None)
         image = ClusterImage()
         async for offset, record in journal.replay():
             image.apply(Offset(offset), record)
         if not image.cluster_id:
             raise OncelogError(
-                f"{database.shown_url} holds no cluster: restore the backup into it first"
+                f"{store.shown_url} holds no cluster: restore the backup into it first"
             )
         block = ProducerIdsAllocated(image.next_producer_id, PRODUCER_IDS, -1, -1)
         claim = ControllerClaimed(
-            image.controller, max(image.controller_epoch, controller_epoch) + 1, uuid.uuid4().hex
+            image.controller,
+            max(image.controller_epoch, lease.controller_epoch) + 1,
+            uuid.uuid4().hex,
         )
         records: list[MetadataRecord] = [claim, block, MetadataRestored(EPOCHS)]
         await journal.append(records)
         return image.next_producer_id + PRODUCER_IDS
     except AppendFailed as error:
         raise OncelogError(
-            f"cannot write to {database.shown_url}: {error}; stop every controller and try again"
+            f"cannot write to {store.shown_url}: {error}; stop every controller and try again"
         ) from error
     finally:
-        await database.close()
+        await store.close()
 
 
 def main(arguments: list[str]) -> int:

@@ -9,25 +9,16 @@ from oncelog.errors import OncelogError
 from oncelog.runtime import Clock, SystemClock
 from oncelog_controller.core.events import BeginTerm
 from oncelog_controller.core.machine import MetadataMachine, MetadataRules
-from oncelog_controller.core.records import (
-    MetadataRecord,
-    ProducerIdsAllocated,
-    Snapshot,
-    decode_record,
-    encode_record,
-)
 from oncelog_controller.core.rules import InternalTopicRules
 from oncelog_controller.core.sessions import Sessions
-from oncelog_controller.database import Database
 from oncelog_controller.database_retries import DatabaseRetries
 from oncelog_controller.election import Election, Standing
-from oncelog_controller.lease import Lease
 from oncelog_controller.metadata_log import MetadataLog
-from oncelog_controller.metadata_store import MetadataWentBack
+from oncelog_controller.metadata_store import MetadataStore, MetadataWentBack
 from oncelog_controller.servicer import ControllerServicer
 from oncelog_controller.session_watch import SessionWatch
 from oncelog_controller.settings import ControllerSettings
-from oncelog_controller.sql_journal import SqlJournal
+from oncelog_controller.sql_store import SqlStore
 from oncelog_controller.watchers import Watchers
 
 _log = logging.getLogger(__name__)
@@ -42,7 +33,7 @@ class ControllerRole:
 
     def __init__(self, settings: ControllerSettings, clock: Clock) -> None:
         self._controller_id = settings.controller_id
-        self._database = Database(settings.database_url, settings.database_timeout_ms)
+        self._store = store_at(settings.database_url, settings.database_timeout_ms, clock)
         self._start_timeout_s = settings.database_start_timeout_ms / 1000
         self._watchers = Watchers(settings.delta_history)
         incarnation_id = uuid.uuid4().hex
@@ -50,7 +41,7 @@ class ControllerRole:
             lambda controller_epoch: MetadataMachine(
                 _rules(settings, incarnation_id, controller_epoch)
             ),
-            lambda controller_epoch: metadata_journal(self._database, clock, controller_epoch),
+            self._store.journal,
             clock,
             self._watchers,
             self._ended,
@@ -61,8 +52,8 @@ class ControllerRole:
         self._failure: BaseException | None = None
         self._election: Election | None = None
         if settings.rpc_address:
-            lease = Lease(
-                self._database, settings.controller_id, settings.rpc_address, settings.lease_ms
+            lease = self._store.lease(
+                settings.controller_id, settings.rpc_address, settings.lease_ms
             )
             self._election = Election(
                 lease,
@@ -100,7 +91,7 @@ class ControllerRole:
         """
         retries = DatabaseRetries(self._start_timeout_s)
         try:
-            await retries.with_database(self._database.open)
+            await retries.with_database(self._store.open)
             if self._election is not None:
                 await retries.with_database(self._election.start)
             else:
@@ -115,7 +106,7 @@ class ControllerRole:
         if self._election is not None:
             await self._election.stop()
         await self._end_term()
-        await self._database.close()
+        await self._store.close()
 
     async def failure(self) -> BaseException:
         """Wait for an error that this controller cannot recover from, and return it. Its process should then end.
@@ -162,6 +153,14 @@ class ControllerRole:
         await self._log.end()
 
 
+def store_at(url: str, timeout_ms: int, clock: Clock | None = None) -> MetadataStore:
+    """Return the metadata store of this URL, which is not open yet. Raises OncelogError for a URL of none.
+
+    Every store is on SQL today; one of another kind would be chosen here, by the URL's scheme.
+    """
+    return SqlStore(url, timeout_ms, clock or SystemClock())
+
+
 def build_controller(settings: ControllerSettings, clock: Clock | None = None) -> ControllerRole:
     """Return a controller that is not started yet. Raises OncelogError for a database URL that cannot be used."""
     return ControllerRole(settings, clock or SystemClock())
@@ -194,23 +193,3 @@ def _rules(
         snapshot_interval_records=settings.snapshot_interval_records,
         leader_balance_interval_ms=settings.leader_balance_interval_ms,
     )
-
-
-def metadata_journal(
-    database: Database, clock: Clock, controller_epoch: int | None
-) -> SqlJournal[MetadataRecord]:
-    return SqlJournal(
-        database,
-        clock,
-        encode=encode_record,
-        decode=decode_record,
-        is_snapshot=lambda record: isinstance(record, Snapshot),
-        block=_block,
-        controller_epoch=controller_epoch,
-    )
-
-
-def _block(record: MetadataRecord) -> tuple[int, int] | None:
-    if isinstance(record, ProducerIdsAllocated):
-        return record.first_producer_id, record.first_producer_id + record.count
-    return None

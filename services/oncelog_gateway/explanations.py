@@ -11,13 +11,11 @@ from pydantic import Field
 
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import (
-    CONSUMER_OFFSETS_TOPIC,
-    TRANSACTION_STATE_TOPIC,
     Partition,
     branch_sink,
     shard_of,
 )
-from oncelog.rpc.metadata import GROUP, TRANSACTION
+from oncelog.rpc.metadata import GROUP, TOPIC_OF_KIND, TRANSACTION
 from oncelog.runtime.clock import Clock
 from oncelog.telemetry.history import History
 from oncelog_gateway.core.diagnosis import (
@@ -146,17 +144,13 @@ class Explanations:
 
     def _unanswered(self, subject: str, kind: Kind, error: KafkaError) -> Diagnosis:
         image = self._roles.image
-        shards, topic = (
-            (GROUP, CONSUMER_OFFSETS_TOPIC)
-            if kind == "group"
-            else (TRANSACTION, TRANSACTION_STATE_TOPIC)
-        )
+        shards = GROUP if kind == "group" else TRANSACTION
         count = image.shard_count(shards)
         number = shard_of(subject, count) if count else -1
         owner = image.shards.get((shards, number))
         return explain_silence(
             f"{kind} {subject!r}",
-            f"shard {number} of {topic}",
+            f"shard {number} of {TOPIC_OF_KIND[shards]}",
             -1 if owner is None else owner.coordinator,
             error.error_code.name,
             (error.message,),

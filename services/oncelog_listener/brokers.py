@@ -40,7 +40,8 @@ class Brokers(NamedTuple):
     def all(self) -> tuple[Broker, ...]:
         return self.live if not self.departed else tuple(sorted((*self.live, *self.departed)))
 
-    def leader_of(self, topic: str, partition: int) -> int:
+    def listener_for(self, topic: str, partition: int) -> int:
+        """Return the listener that clients are told leads this partition; its true leader is a storage node."""
         return self.place(f"{topic}-{partition}").node_id
 
     def place(self, name: str) -> Broker:

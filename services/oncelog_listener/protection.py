@@ -6,7 +6,6 @@ import ssl
 import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Final
 
 from oncelog.api.v1.controller_pb2 import ScramCredential as ScramCredentialMessage
 from oncelog.errors import OncelogError
@@ -16,6 +15,7 @@ from oncelog.security.sasl import (
     OAUTHBEARER,
     PLAIN,
     SCRAM_NAMES,
+    SCRAM_NUMBERS,
     PasswordVerifier,
     SaslServer,
     ScramCredential,
@@ -37,8 +37,6 @@ from oncelog_listener.sasl_session import SaslSession
 from oncelog_listener.security_settings import SecuritySettings
 
 log = logging.getLogger("oncelog.listener")
-
-_SCRAM_NUMBERS: Final = {name: number for number, name in SCRAM_NAMES.items()}
 
 
 class Users:
@@ -63,7 +61,7 @@ class Users:
         return unknown_salt(key, mechanism, user, self._forms.get(mechanism, ()))
 
     def scram(self, mechanism: str, user: str) -> ScramCredential | None:
-        key = (user, _SCRAM_NUMBERS[mechanism])
+        key = (user, SCRAM_NUMBERS[mechanism])
         found = self._metadata.image.security.credentials.get(key)
         if found is None:
             return None
@@ -80,7 +78,9 @@ def salt_forms(
     an unknown user must look like one of them."""
     found: dict[str, set[SaltForm]] = {}
     for (_, number), one in credentials.items():
-        found.setdefault(SCRAM_NAMES[number], set()).add(form_of(one.salt, one.iterations))
+        # During an upgrade a newer controller may keep mechanisms that this listener does not know.
+        if number in SCRAM_NAMES:
+            found.setdefault(SCRAM_NAMES[number], set()).add(form_of(one.salt, one.iterations))
     return found
 
 

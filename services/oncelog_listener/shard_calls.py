@@ -25,24 +25,26 @@ StubT = TypeVar("StubT")
 
 
 @dataclass(frozen=True, slots=True)
-class ShardKind(Generic[StubT]):
+class Coordinators(Generic[StubT]):
+    """The coordinators of one kind of shard, and how to call them."""
+
     kind: int
     """The kind of shard in the metadata: TRANSACTION or GROUP."""
     stub: Callable[[Directory, int], StubT]
     """The function that returns the stub of the coordinator on a node."""
 
 
-TRANSACTION_SHARD: Final[ShardKind[TransactionCoordinatorStub]] = ShardKind(
+TRANSACTION_COORDINATORS: Final[Coordinators[TransactionCoordinatorStub]] = Coordinators(
     TRANSACTION, lambda directory, node_id: directory.coordinator(node_id)
 )
-GROUP_SHARD: Final[ShardKind[GroupCoordinatorStub]] = ShardKind(
+GROUP_COORDINATORS: Final[Coordinators[GroupCoordinatorStub]] = Coordinators(
     GROUP, lambda directory, node_id: directory.group_coordinator(node_id)
 )
 
 
 async def call_shard(
     cluster: Cluster,
-    kind: ShardKind[StubT],
+    coordinators: Coordinators[StubT],
     name: str,
     ask: Callable[[StubT], Awaitable[AnswerT]],
     *,
@@ -68,9 +70,9 @@ async def call_shard(
     while True:
         image = cluster.image
         try:
-            owner, stub = _owner(cluster, image, kind, name)
+            owner, stub = _owner(cluster, image, coordinators, name)
             answer = await _await_owner(
-                cluster, kind, name, owner, ask(stub), timeout_s, repeatable
+                cluster, coordinators, name, owner, ask(stub), timeout_s, repeatable
             )
         except PEER_FAILURES as error:
             if not is_repeated(repeatable, ErrorCode.NETWORK_EXCEPTION, was_sent(error)):
@@ -92,7 +94,7 @@ async def call_shard(
 
 async def _await_owner(
     cluster: Cluster,
-    kind: ShardKind[StubT],
+    coordinators: Coordinators[StubT],
     name: str,
     owner: int,
     answer: Awaitable[AnswerT],
@@ -100,7 +102,7 @@ async def _await_owner(
     repeatable: Repeatable,
 ) -> AnswerT:
     def owns(image: MetadataImage) -> bool:
-        shard = image.shard_for(kind.kind, name)
+        shard = image.shard_for(coordinators.kind, name)
         return repeatable is not Repeatable.ALWAYS or (
             shard is not None and shard.coordinator == owner
         )
@@ -109,13 +111,13 @@ async def _await_owner(
 
 
 def _owner(
-    cluster: Cluster, image: MetadataImage, kind: ShardKind[StubT], name: str
+    cluster: Cluster, image: MetadataImage, coordinators: Coordinators[StubT], name: str
 ) -> tuple[int, StubT]:
-    shard = image.shard_for(kind.kind, name)
+    shard = image.shard_for(coordinators.kind, name)
     if shard is None or shard.coordinator < 0:
         raise PeerUnavailable(f"the shard of {name!r} has no coordinator now", was_sent=False)
     try:
-        return shard.coordinator, kind.stub(cluster.directory, shard.coordinator)
+        return shard.coordinator, coordinators.stub(cluster.directory, shard.coordinator)
     except KeyError:
         raise PeerUnavailable(
             f"coordinator {shard.coordinator} is not known yet", was_sent=False

@@ -22,13 +22,12 @@ from oncelog.errors import ErrorCode, OncelogError
 from oncelog.rpc.channel import PlainStub, open_blocking_channel
 from oncelog.rpc.contract import CONTROLLER
 from oncelog.rpc.mutual_tls import MutualTls
-from oncelog.security.sasl import SCRAM_SHA_256, SCRAM_SHA_512
+from oncelog.security.sasl import SCRAM_NUMBERS
 from oncelog.security.scram import ITERATIONS_MIN, make_credential
 
 RETRY_TIMEOUT_S: Final = 60.0
 _PAUSE_S: Final = 0.5
 _CALL_TIMEOUT_S: Final = 10.0
-_KAFKA_NUMBERS: Final = {SCRAM_SHA_256: 1, SCRAM_SHA_512: 2}
 
 
 def passwords(folder: Path) -> dict[str, str]:
@@ -46,7 +45,7 @@ def requests_of(users: Mapping[str, str]) -> Iterator[pb.AlterUserScramCredentia
     """Yield the requests that create these users, one for each SCRAM mechanism, because a user may be only once in a
     request.
     """
-    for mechanism, number in _KAFKA_NUMBERS.items():
+    for mechanism, number in SCRAM_NUMBERS.items():
         request = pb.AlterUserScramCredentialsRequest()
         for user, password in users.items():
             made = make_credential(mechanism, password, ITERATIONS_MIN)

@@ -11,11 +11,14 @@ from typing import NamedTuple
 from oncelog.api.v1 import controller_pb2
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.ids import (
-    CONSUMER_OFFSETS_TOPIC,
-    TRANSACTION_STATE_TOPIC,
     Partition,
 )
-from oncelog.rpc.metadata import GROUP, TRANSACTION, MetadataFollower, MetadataImage
+from oncelog.rpc.metadata import (
+    KIND_OF_TOPIC,
+    TOPIC_OF_KIND,
+    MetadataFollower,
+    MetadataImage,
+)
 from oncelog.runtime import Clock
 from oncelog.topic_config import FLUSH_NEVER
 from oncelog_storage import log_checkpoint, log_recovery
@@ -46,9 +49,6 @@ from oncelog_storage.settings import FlushPolicy, StorageSettings
 from oncelog_storage.wants import Wants
 
 _log = logging.getLogger(__name__)
-
-_SHARD_KINDS = {TRANSACTION_STATE_TOPIC: TRANSACTION, CONSUMER_OFFSETS_TOPIC: GROUP}
-_SHARD_TOPICS: dict[int, str] = {kind: topic for topic, kind in _SHARD_KINDS.items()}
 
 
 FollowsImage = Callable[[HostedPartition, controller_pb2.Partition | None], None]
@@ -428,7 +428,7 @@ class ReplicaManager:
         KAFKA_STORAGE_ERROR when the folder takes no write.
         """
         partition = leader.partition
-        kind = _SHARD_KINDS.get(partition.topic)
+        kind = KIND_OF_TOPIC.get(partition.topic)
         if kind is None:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition} is no shard of a coordinator"
@@ -445,7 +445,7 @@ class ReplicaManager:
         Otherwise one that has been succeeded would answer from what it has read, and never learn what its successor
         writes. Raises KafkaError: TRANSACTION_COORDINATOR_FENCED if a newer coordinator is known, KAFKA_STORAGE_ERROR.
         """
-        if leader.partition.topic in _SHARD_KINDS:
+        if leader.partition.topic in KIND_OF_TOPIC:
             self.admit_coordinator(leader, coordinator_epoch)
 
     def _remember_coordinator(self, leader: HostedPartition, coordinator_epoch: int) -> None:
@@ -462,7 +462,7 @@ class ReplicaManager:
         """
         epochs = self._log_directory.coordinator_epochs
         of_image = {
-            Partition(_SHARD_TOPICS[kind], number): shard.coordinator_epoch
+            Partition(TOPIC_OF_KIND[kind], number): shard.coordinator_epoch
             for (kind, number), shard in self._metadata.image.shards.items()
         }
         merged = merged_epochs(epochs, of_image, {partition: coordinator_epoch})

@@ -20,7 +20,7 @@ from oncelog.config_key import DAY_MS, ConfigKey, ConfigType, known_key
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.idle_broker_config import IDLE, IDLE_FOR_ONE, REFUSED, STATIC_NAMES
 from oncelog.security_broker_config import SECURITY
-from oncelog.topic_config import TOPIC_CONFIGS, broker_synonyms, check_together
+from oncelog.topic_config import BROKER_SYNONYMS, TOPIC_CONFIGS, check_together
 
 PRODUCER_ID_EXPIRATION: Final = "producer.id.expiration.ms"
 VERIFICATION: Final = "transaction.partition.verification.enable"
@@ -399,7 +399,7 @@ _FOR_ALL_ONLY: Final = frozenset({"min.insync.replicas"})
 """The configs that leaders on different nodes must see alike."""
 
 TOPIC_DEFAULTS: Final[Mapping[str, str]] = {
-    broker_synonyms(name)[0]: name for name in TOPIC_CONFIGS if broker_synonyms(name)
+    BROKER_SYNONYMS[name][0]: name for name in TOPIC_CONFIGS if BROKER_SYNONYMS[name]
 }
 """The broker's name of a topic config → the topic's name of it."""
 

@@ -4,6 +4,7 @@ This system has five epochs and half a dozen kinds of integer ids. Each is an `i
 the type checker. So a leader epoch can never be compared with a producer epoch by accident.
 """
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple, NewType
 
@@ -36,7 +37,17 @@ CONSUMER_OFFSETS_TOPIC: Final = "__consumer_offsets"
 NAMES_REMEMBERED_MAX: Final = 10_000
 """The number of names whose shard is remembered: each request of a transaction asks for it several times."""
 
-INTERNAL_TOPICS: Final = frozenset({TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC})
+TRANSACTION_SHARD: Final = "transaction"
+GROUP_SHARD: Final = "group"
+SHARD_TOPICS: Final[Mapping[str, str]] = {
+    TRANSACTION_SHARD: TRANSACTION_STATE_TOPIC,
+    GROUP_SHARD: CONSUMER_OFFSETS_TOPIC,
+}
+"""The kinds of shard, each with the internal topic whose partition n is the log of shard n.
+
+A new kind begins here, and in `ShardKind` of controller.proto: there it is SHARD_KIND_ and the name in capitals.
+"""
+INTERNAL_TOPICS: Final = frozenset(SHARD_TOPICS.values())
 
 
 class Partition(NamedTuple):

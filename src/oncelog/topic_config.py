@@ -288,12 +288,21 @@ BROKER_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "errors.deadletterqueue.group.enable": (),
     "remote.copy.lag.ms": ("log.remote.copy.lag.ms",),
     "remote.copy.lag.bytes": ("log.remote.copy.lag.bytes",),
+    "cleanup.policy": ("log.cleanup.policy",),
+    "index.interval.bytes": ("log.index.interval.bytes",),
+    "message.timestamp.after.max.ms": ("log.message.timestamp.after.max.ms",),
+    "message.timestamp.before.max.ms": ("log.message.timestamp.before.max.ms",),
+    "message.timestamp.type": ("log.message.timestamp.type",),
+    "retention.bytes": ("log.retention.bytes",),
+    "segment.bytes": ("log.segment.bytes",),
+    "preallocate": ("log.preallocate",),
+    "local.retention.ms": ("log.local.retention.ms",),
+    "local.retention.bytes": ("log.local.retention.bytes",),
 }
-"""A topic config → the broker's names of it, the strongest first, where the name is not "log." and the topic's."""
+"""A topic config → the broker's names of it, the strongest first; none: brokers have no such config.
 
-
-def broker_synonyms(name: str) -> tuple[str, ...]:
-    return BROKER_SYNONYMS.get(name, (f"log.{name}",))
+Each topic config is named here, for the first of the names becomes a broker config by itself (`broker_config`).
+"""
 
 
 def checked_overrides(configs: Mapping[str, str]) -> dict[str, str]:

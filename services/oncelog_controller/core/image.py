@@ -50,8 +50,6 @@ ROLES: Final = (
     "listener",
     "gateway",
 )
-TRANSACTION_SHARD: Final = "transaction"
-GROUP_SHARD: Final = "group"
 NO_COORDINATOR: Final = -1
 NO_LEADER: Final = -1
 CLAIMS_MAX: Final = 200

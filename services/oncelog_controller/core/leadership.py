@@ -16,13 +16,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from oncelog.ids import SHARD_TOPICS
 from oncelog_controller.core.image import (
     COORDINATOR,
-    GROUP_SHARD,
     NO_COORDINATOR,
     NO_LEADER,
     STORAGE,
-    TRANSACTION_SHARD,
     ClusterImage,
     PartitionRegistration,
     Topic,
@@ -33,8 +32,6 @@ from oncelog_controller.core.records import (
     PartitionState,
     ShardsAssigned,
 )
-
-SHARD_KINDS = (TRANSACTION_SHARD, GROUP_SHARD)
 
 
 class Elections:
@@ -143,7 +140,7 @@ def _shards_assigned(image: ClusterImage) -> list[MetadataRecord]:
     staying = image.staying_with(COORDINATOR)
     live = image.live_with(COORDINATOR)
     records: list[MetadataRecord] = []
-    for kind in SHARD_KINDS:
+    for kind in SHARD_TOPICS:
         owners = {
             number: shard.coordinator
             for (shard_kind, number), shard in sorted(image.shards.items())

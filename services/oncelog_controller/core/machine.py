@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final, assert_never
 
 from oncelog.errors import ErrorCode, KafkaError
+from oncelog.features import FEATURE_LEVELS
 from oncelog.ids import Millis, Offset
 from oncelog.machine import Decision, Effect, Reply, Send, SetTimer
 from oncelog_controller.core.dynamic_configs import altered_dynamic_configs
@@ -83,13 +84,6 @@ __all__ = ["MetadataMachine", "MetadataRules"]
 
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
 PRODUCER_ID_MAX: Final = 2**63 - 1
-FEATURE_LEVELS: Final = {
-    "group.version": range(2),
-    "transaction.version": range(3),
-    # Ours, for KIP-939: Kafka has no name for it yet (ADR 0043). A new cluster begins without.
-    "two.phase.commit.version": range(2),
-}
-"""The features that may be finalized, with the levels that this version speaks."""
 
 LEADERS_MOVED_MAX: Final = 100
 """One step of the balance moves at most this many leaderships, for each move costs its clients a look-up."""

@@ -10,7 +10,11 @@ all of that is one append.
 """
 
 from oncelog.errors import ErrorCode, KafkaError
-from oncelog.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from oncelog.ids import (
+    GROUP_SHARD,
+    SHARD_TOPICS,
+    TRANSACTION_SHARD,
+)
 from oncelog.wording import counted
 from oncelog_controller.core.events import (
     AllocateProducerIds,
@@ -30,10 +34,8 @@ from oncelog_controller.core.given_ids import asks_for_id, with_id
 from oncelog_controller.core.history import OTHER_HISTORY, not_in_this_journal
 from oncelog_controller.core.image import (
     COORDINATOR,
-    GROUP_SHARD,
     ROLES,
     STORAGE,
-    TRANSACTION_SHARD,
     ClusterImage,
 )
 from oncelog_controller.core.leadership import consequences
@@ -287,12 +289,12 @@ def _internal_topics(
         return []
     records: list[MetadataRecord] = []
     first = image.partition_count
-    transactions = (TRANSACTION_STATE_TOPIC, topic_ids[0], TRANSACTION_SHARD)
-    groups = (CONSUMER_OFFSETS_TOPIC, topic_ids[1], GROUP_SHARD)
-    for (name, topic_id, kind), topic, count in (
-        (transactions, rules.transaction_topic, rules.transaction_shard_count),
-        (groups, rules.group_topic, rules.group_shard_count),
-    ):
+    how = {
+        TRANSACTION_SHARD: (rules.transaction_topic, rules.transaction_shard_count),
+        GROUP_SHARD: (rules.group_topic, rules.group_shard_count),
+    }
+    for (kind, name), topic_id in zip(SHARD_TOPICS.items(), topic_ids, strict=True):
+        topic, count = how[kind]
         factor = topic.replication_factor or default_replication_factor(len(storage_nodes))
         if name in image.topics or factor > len(storage_nodes):
             continue

@@ -19,6 +19,7 @@ from oncelog.security.acl import (
 )
 from oncelog.security.api_tokens import ApiToken
 from oncelog.security.quotas import Entity, QuotaKey, entity_fault, quota_fault
+from oncelog.security.sasl import SCRAM_NAMES
 from oncelog_controller.core.api_tokens import altered_tokens
 from oncelog_controller.core.console_sessions import EndedSessions, ended_session
 from oncelog_controller.core.events import (
@@ -52,7 +53,6 @@ CHANGES_MAX: Final = 10_000
 """One request has at most this many changes (Kafka's MAX_RECORDS_PER_USER_OP)."""
 ITERATIONS_MIN: Final = 4_096
 ITERATIONS_MAX: Final = 16_384
-SCRAM_MECHANISMS: Final = (1, 2)
 
 _DONE: Final = SecurityResult()
 
@@ -262,8 +262,9 @@ def _credential_result(state: SecurityState, row: ScramRow) -> SecurityResult:
     is_known = CredentialKey(user, mechanism) in state.credentials
     if not user:
         return SecurityResult(ErrorCode.UNACCEPTABLE_CREDENTIAL, "the user name is empty")
-    if mechanism not in SCRAM_MECHANISMS:
-        message = f"SCRAM mechanism {mechanism} is not known; 1 is SCRAM-SHA-256, 2 SCRAM-SHA-512"
+    if mechanism not in SCRAM_NAMES:
+        known = ", ".join(f"{number} is {name}" for number, name in SCRAM_NAMES.items())
+        message = f"SCRAM mechanism {mechanism} is not known; {known}"
         return SecurityResult(ErrorCode.UNSUPPORTED_SASL_MECHANISM, message)
     if not iterations:
         if is_known:

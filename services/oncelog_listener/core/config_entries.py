@@ -17,7 +17,7 @@ from oncelog.broker_config import BROKER_CONFIGS, check_not_static
 from oncelog.config_key import ConfigKey, known_key
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.group_config import GROUP_CONFIGS, GROUP_SYNONYMS
-from oncelog.topic_config import TOPIC_CONFIGS, broker_synonyms
+from oncelog.topic_config import BROKER_SYNONYMS, TOPIC_CONFIGS
 
 
 class ResourceType(IntEnum):
@@ -103,7 +103,7 @@ def _topic_entry(
     found: list[Synonym] = []
     if name in overrides:
         found.append((name, overrides[name], ConfigSource.DYNAMIC_TOPIC))
-    broker_names = broker_synonyms(name)[:1]
+    broker_names = BROKER_SYNONYMS[name][:1]
     for values, source in defaults:
         if name in values:
             found += [(one, values[name], source) for one in broker_names]

@@ -8,6 +8,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from oncelog.errors import ErrorCode
+from oncelog.features import FEATURE_LEVELS
 from oncelog.protocol.private_api import CLIENT_SOFTWARE_NAME, PRIVATE_CALLS, PRIVATE_VERSION
 from oncelog.protocol.versions import API_VERSIONS_RANGE, APIS
 from oncelog_listener.brokers import brokers_for
@@ -15,13 +16,6 @@ from oncelog_listener.brokers import brokers_for
 if TYPE_CHECKING:
     from oncelog.protocol import kafka_messages as kafka
     from oncelog_listener.kafka_calls import ApiVersionsCall
-
-SUPPORTED_FEATURES: Final = (
-    ("group.version", 0, 1),
-    ("transaction.version", 0, 2),
-    ("two.phase.commit.version", 0, 1),
-)
-"""The features that this release can work with: (name, lowest level, highest level)."""
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _SOFTWARE_FROM: Final = 3
@@ -50,9 +44,9 @@ async def api_versions(call: ApiVersionsCall) -> kafka.ApiVersionsResponse:
         error_code=0,
         api_keys=_served_versions(call),
         supported_features=tuple(
-            call.types.SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
-            for name, lowest, highest in SUPPORTED_FEATURES
-            if lowest > 0 or call.version >= _MINIMUM_ZERO_FROM
+            call.types.SupportedFeatureKey(name=name, min_version=levels[0], max_version=levels[-1])
+            for name, levels in FEATURE_LEVELS.items()
+            if levels[0] > 0 or call.version >= _MINIMUM_ZERO_FROM
         ),
         finalized_features_epoch=image.features_epoch,
         finalized_features=tuple(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from oncelog_listener.kafka_calls import DescribeClusterCall, FindCoordinatorCall
 
 _KINDS: Final = {0: GROUP, 1: TRANSACTION}
-"""The kind of shard of each of Kafka's key types; 2 is a share group, which oncelog does not have."""
+"""The kind of shard of each of Kafka's key types. 2 is the share coordinator (KIP-932), which oncelog does not have."""
 
 _KEYS_FROM: Final = 4
 _BROKERS: Final = 1

@@ -27,7 +27,7 @@ from oncelog_listener.handlers.groups import (
     code_of,
     refused,
 )
-from oncelog_listener.shard_calls import TRANSACTION_SHARD, call_shard
+from oncelog_listener.shard_calls import TRANSACTION_COORDINATORS, call_shard
 from oncelog_listener.topic_ids import topic_id_of, topic_name
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ async def add_offsets_to_txn(call: AddOffsetsToTxnCall) -> kafka.AddOffsetsToTxn
         try:
             answer = await call_shard(
                 call.cluster,
-                TRANSACTION_SHARD,
+                TRANSACTION_COORDINATORS,
                 request.transactional_id,
                 lambda coordinator: coordinator.AddOffsetsToTxn(forwarded),
                 is_wanted=call.is_wanted,

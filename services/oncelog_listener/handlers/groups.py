@@ -31,7 +31,7 @@ from oncelog_listener.cluster import (
 from oncelog_listener.core.repeating import Repeatable, is_repeated
 from oncelog_listener.group_access import group_refusal
 from oncelog_listener.retry_policy import RetryPolicy, was_sent
-from oncelog_listener.shard_calls import GROUP_SHARD, call_shard
+from oncelog_listener.shard_calls import GROUP_COORDINATORS, call_shard
 
 if TYPE_CHECKING:
     from oncelog.protocol import kafka_messages as kafka
@@ -87,7 +87,7 @@ async def ask_coordinator(
     try:
         return await call_shard(
             call.cluster,
-            GROUP_SHARD,
+            GROUP_COORDINATORS,
             request.group_id,
             lambda coordinator: method(coordinator)(_for_owner(call, request)),
             error_code_of=error_code_of,

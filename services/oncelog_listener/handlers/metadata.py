@@ -158,7 +158,7 @@ def _partition(
     partition: controller_pb2.Partition,
     brokers: Brokers,
 ) -> kafka.MetadataResponseTypes.MetadataResponsePartition:
-    node_id = brokers.leader_of(topic.name, partition.partition)
+    node_id = brokers.listener_for(topic.name, partition.partition)
     has_leader = partition.leader >= 0
     return call.types.MetadataResponsePartition(
         error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
@@ -289,7 +289,7 @@ def _described(
     brokers: Brokers,
 ) -> _Described:
     types = call.types
-    leaders = [brokers.leader_of(topic.name, one.partition) for one in partitions]
+    leaders = [brokers.listener_for(topic.name, one.partition) for one in partitions]
     return types.DescribeTopicPartitionsResponseTopic(
         error_code=0,
         name=topic.name,

@@ -19,7 +19,7 @@ from oncelog.security.acl import Operation, ResourceType
 from oncelog_listener.access import log_verdict
 from oncelog_listener.call import Session
 from oncelog_listener.cluster import PEER_FAILURES, Cluster
-from oncelog_listener.shard_calls import TRANSACTION_SHARD, call_shard
+from oncelog_listener.shard_calls import TRANSACTION_COORDINATORS, call_shard
 from oncelog_listener.traces import OfSink, sink_answered, sink_span
 
 OPERATIONS: Final[Mapping[str, Operation]] = {
@@ -56,7 +56,7 @@ async def private_call(
         with sink_span(call.method, request, session, client_id, cluster.node_id) as span:
             answer = await call_shard(
                 cluster,
-                TRANSACTION_SHARD,
+                TRANSACTION_COORDINATORS,
                 request.sink,
                 lambda coordinator: getattr(coordinator, call.method)(request),
             )

@@ -63,7 +63,7 @@ async def describe_log_dirs(call: DescribeLogDirsCall) -> kafka.DescribeLogDirsR
     wanted = [
         key
         for key in _wanted(call, call.request.topics)
-        if brokers.leader_of(*key) == cluster.node_id
+        if brokers.listener_for(*key) == cluster.node_id
     ]
 
     async def ask(
@@ -142,7 +142,7 @@ def _move_refused(call: Call, brokers: Brokers, path: str, key: TopicPartition) 
     leader = cluster.leader_of(cluster.image, key)
     if not isinstance(leader, int):
         return leader.error_code
-    if brokers.leader_of(*key) != cluster.node_id:
+    if brokers.listener_for(*key) != cluster.node_id:
         return ErrorCode.REPLICA_NOT_AVAILABLE
     return ErrorCode.NONE if path == _log_dir(call, leader) else ErrorCode.LOG_DIR_NOT_FOUND
 

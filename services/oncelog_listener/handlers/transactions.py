@@ -30,7 +30,7 @@ from oncelog_listener.cluster import (
 from oncelog_listener.core.repeating import Repeatable, is_repeated
 from oncelog_listener.group_access import transaction_refusal
 from oncelog_listener.retry_policy import RetryPolicy, was_sent
-from oncelog_listener.shard_calls import TRANSACTION_SHARD, call_shard
+from oncelog_listener.shard_calls import TRANSACTION_COORDINATORS, call_shard
 
 if TYPE_CHECKING:
     from oncelog.protocol import kafka_messages as kafka
@@ -133,7 +133,7 @@ async def init_producer_id(call: InitProducerIdCall) -> kafka.InitProducerIdResp
         else:
             answer = await call_shard(
                 call.cluster,
-                TRANSACTION_SHARD,
+                TRANSACTION_COORDINATORS,
                 transactional_id,
                 lambda coordinator: coordinator.InitProducerId(forwarded),
                 is_wanted=call.is_wanted,
@@ -240,7 +240,7 @@ async def _add_partitions(
     try:
         answer = await call_shard(
             call.cluster,
-            TRANSACTION_SHARD,
+            TRANSACTION_COORDINATORS,
             transactional_id,
             lambda coordinator: coordinator.AddPartitionsToTxn(forwarded),
             error_code_of=_first_error,
@@ -302,7 +302,11 @@ async def end_txn(call: EndTxnCall) -> kafka.EndTxnResponse:
 
     try:
         answer = await call_shard(
-            call.cluster, TRANSACTION_SHARD, request.transactional_id, ask, is_wanted=call.is_wanted
+            call.cluster,
+            TRANSACTION_COORDINATORS,
+            request.transactional_id,
+            ask,
+            is_wanted=call.is_wanted,
         )
     except PEER_FAILURES:
         return _ended(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -24,7 +24,7 @@ from oncelog.rpc.callers import GATEWAY, LISTENER
 from oncelog.rpc.channel import PlainStub, open_blocking_channel
 from oncelog.rpc.contract import CONTROLLER
 from oncelog.rpc.mutual_tls import MutualTls
-from oncelog.security.sasl import SCRAM_SHA_512
+from oncelog.security.sasl import SCRAM_NUMBERS, SCRAM_SHA_512
 from oncelog_server.cluster.state_file import ClusterState
 
 CLIENT_PROPERTIES: Final = "client.properties"
@@ -34,8 +34,6 @@ CLIENT_LISTENER: Final = "SASL_SSL"
 """Name of the one listener for clients, and its protocol."""
 _FOLDER: Final = "security"
 _ADMIT_TIMEOUT_S: Final = 10.0
-_KAFKA_NUMBER: Final = 2
-"""Kafka's number of SCRAM-SHA-512."""
 
 
 def keep_doors_plain(state: ClusterState) -> None:
@@ -122,7 +120,7 @@ class ClusterSecurity:
         request = pb.AlterUserScramCredentialsRequest()
         request.credentials.add(
             user=ADMIN,
-            mechanism=_KAFKA_NUMBER,
+            mechanism=SCRAM_NUMBERS[SCRAM_SHA_512],
             salt=made.salt,
             stored_key=made.stored_key,
             server_key=made.server_key,

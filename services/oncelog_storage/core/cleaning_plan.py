@@ -12,12 +12,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
-from oncelog.ids import CONSUMER_OFFSETS_TOPIC, NO_TIMESTAMP, TRANSACTION_STATE_TOPIC, Partition
+from oncelog.ids import (
+    INTERNAL_TOPICS,
+    NO_TIMESTAMP,
+    Partition,
+)
 from oncelog.topic_config import TopicConfig
 from oncelog_storage.core.partition import PartitionReplica
 from oncelog_storage.core.segment_state import SegmentState
 
-_SHARD_TOPICS: Final = frozenset((TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC))
 _NEVER_MS: Final = 2**53
 GROUP_SEGMENTS_MAX: Final = 64
 """At most this many segments become one. A swap renames the files of all of them in one step of the event loop."""
@@ -163,7 +166,7 @@ def must_roll_to_clean(partition: PartitionReplica, now: int, shard_roll_bytes: 
     segment, lag_ms = partition.log.segments[-1], partition.config.max_compaction_lag_ms
     if not segment.size_bytes:
         return False
-    is_shard = partition.partition.topic in _SHARD_TOPICS
+    is_shard = partition.partition.topic in INTERNAL_TOPICS
     if is_shard and segment.size_bytes >= shard_roll_bytes:
         return True
     return lag_ms < _NEVER_MS and 0 <= segment.first_timestamp < now - lag_ms

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Final
 
 from oncelog.client.access_token import fetch_token
-from oncelog.client.core.login import OAUTHBEARER, PLAIN, ClientLogin
+from oncelog.client.core.login import ClientLogin
 from oncelog.errors import ErrorCode, OncelogError, error_code_of
 from oncelog.protocol import versions
 from oncelog.protocol.any_version import AnyMessage
 from oncelog.protocol.messages import Schema, schema_of
 from oncelog.security.oauth_bearer import OAuthBearerClient
 from oncelog.security.plain import PlainClient
-from oncelog.security.sasl import SaslAuthenticationError, SaslClient
+from oncelog.security.sasl import OAUTHBEARER, PLAIN, SaslAuthenticationError, SaslClient
 from oncelog.security.scram import ScramClient
 from oncelog.security.tls import TlsFileError, TlsFiles, client_context
 

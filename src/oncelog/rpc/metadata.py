@@ -13,13 +13,18 @@ from typing import Final, Protocol
 
 from oncelog.api.v1 import controller_pb2 as pb
 from oncelog.broker_config import BROKER_CONFIGS, topic_defaults
-from oncelog.ids import Partition, shard_name_of, shard_of
+from oncelog.ids import SHARD_TOPICS, Partition, shard_name_of, shard_of
 from oncelog.rpc.security_image import SecurityImage
 from oncelog.topic_config import TopicConfig
 
 TWO_PHASE_COMMIT: Final = "two.phase.commit.version"
 TRANSACTION = pb.SHARD_KIND_TRANSACTION
 GROUP = pb.SHARD_KIND_GROUP
+TOPIC_OF_KIND: Final[Mapping[int, str]] = {
+    pb.ShardKind.Value(f"SHARD_KIND_{kind.upper()}"): topic for kind, topic in SHARD_TOPICS.items()
+}
+"""The internal topic of each kind of shard, as the metadata names the kind: TRANSACTION, GROUP."""
+KIND_OF_TOPIC: Final[Mapping[str, int]] = {topic: kind for kind, topic in TOPIC_OF_KIND.items()}
 ALL_BROKERS = ""
 
 

@@ -40,7 +40,9 @@ class NodeSettings(BaseSettings):
     controllers: str = Field(
         "127.0.0.1:9090", description="host:port of every controller, separated by commas"
     )
-    rack: str = Field("", description="replicas are spread over racks")
+    rack: str = Field(
+        "", description="where this node is; evacuations and balancing spread replicas over racks"
+    )
     register_log_interval_ms: int = Field(
         10_000, ge=100, le=600_000, description="between two lines about a registration that waits"
     )

@@ -25,6 +25,7 @@ OAUTHBEARER = "OAUTHBEARER"
 MECHANISMS = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER)
 SCRAM_NAMES = {1: SCRAM_SHA_256, 2: SCRAM_SHA_512}
 """SCRAM mechanisms by the number that KIP-554 gives them."""
+SCRAM_NUMBERS = {name: number for number, name in SCRAM_NAMES.items()}
 
 
 class SaslAuthenticationError(Exception):

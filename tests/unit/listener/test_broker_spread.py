@@ -24,7 +24,7 @@ def test_no_listener_leads_far_more_than_its_share(first, count, partitions, lar
     """By chance alone the largest share is 1.4 times the mean of 50 partitions on 5 listeners."""
     spread = brokers(first, count)
     for topic in ("orders", "payments", "t"):
-        led = Counter(spread.leader_of(topic, index) for index in range(partitions))
+        led = Counter(spread.listener_for(topic, index) for index in range(partitions))
         share = partitions / count
         assert len(led) == count, led
         assert max(led.values()) <= largest * share, led
@@ -34,6 +34,6 @@ def test_no_listener_leads_far_more_than_its_share(first, count, partitions, lar
 def test_a_listener_that_goes_takes_only_its_own_partitions(count):
     before, after = brokers(1, count), brokers(1, count - 1)
     for index in range(500):
-        leader = before.leader_of("orders", index)
+        leader = before.listener_for("orders", index)
         if leader != count:
-            assert after.leader_of("orders", index) == leader
+            assert after.listener_for("orders", index) == leader

@@ -11,11 +11,9 @@ from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from oncelog.errors import OncelogError
+from oncelog.security.sasl import MECHANISMS, OAUTHBEARER
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-PLAIN: Final = "PLAIN"
-OAUTHBEARER: Final = "OAUTHBEARER"
-MECHANISMS: Final = (PLAIN, "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
 
 _PROTOCOL: Final = "security.protocol"
 _JAAS: Final = "sasl.jaas.config"

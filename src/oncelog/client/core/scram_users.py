@@ -3,14 +3,11 @@ sent."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
 
 from oncelog.client.core.admin_results import item_error
 from oncelog.errors import ErrorCode
-from oncelog.security.sasl import SCRAM_NAMES
+from oncelog.security.sasl import SCRAM_NAMES, SCRAM_NUMBERS
 from oncelog.security.scram import ITERATIONS_MIN, new_salt, salted_password
-
-_NUMBERS: Final = {name: number for number, name in SCRAM_NAMES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +42,7 @@ def mechanism_name(number: int) -> str:
 
 
 def mechanism_number(name: str) -> int:
-    return _NUMBERS[name]
+    return SCRAM_NUMBERS[name]
 
 
 def what_of(alteration: Alteration) -> str:
@@ -56,8 +53,8 @@ def salted(alteration: Alteration) -> bytes:
     """Return the salted password, which is sent instead of the password; empty for a deletion. Raises ClientError if it
     cannot be sent."""
     what = what_of(alteration)
-    if alteration.mechanism not in _NUMBERS:
-        known = " and ".join(_NUMBERS)
+    if alteration.mechanism not in SCRAM_NUMBERS:
+        known = " and ".join(SCRAM_NUMBERS)
         raise item_error(ErrorCode.UNSUPPORTED_SASL_MECHANISM, what, f"there are {known}")
     if not alteration.user:
         raise item_error(ErrorCode.UNACCEPTABLE_CREDENTIAL, what, "the name is empty")

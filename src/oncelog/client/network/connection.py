@@ -18,7 +18,7 @@ from importlib.metadata import version as installed_version
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 from oncelog.client.core.addresses import Address
-from oncelog.client.core.login import OAUTHBEARER, ClientLogin
+from oncelog.client.core.login import ClientLogin
 from oncelog.client.core.spoken import SPOKEN, chosen_version
 from oncelog.client.errors import (
     AuthenticationError,
@@ -37,6 +37,7 @@ from oncelog.protocol.frames import (
     write_request_head,
 )
 from oncelog.protocol.messages import Schema, schema_of
+from oncelog.security.sasl import OAUTHBEARER
 
 if TYPE_CHECKING:
     from oncelog.client.login import Exchange
