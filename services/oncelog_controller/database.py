@@ -54,9 +54,9 @@ In operation a statement that takes seconds means that the database is ill. Maki
 as its disk does.
 """
 MIGRATION_POLL_S: Final = 0.1
-"""The pause, in seconds, before a controller tries again to migrate, or sees that it must stop.
+"""The pause, in seconds, between two tries to get the migration lock. It ends early when the controller must stop.
 
-A statement that waits in the database cannot see that.
+A statement that waited for the lock in the database could not see that.
 """
 LEFT_OPEN_MS: Final = 4_000
 """The time, in ms, after which Postgres ends an idle transaction.
@@ -76,11 +76,10 @@ _DENIED: Final = re.compile(
     r"|permission denied for database"
     r"|no pg_hba\.conf entry for|pg_hba\.conf rejects)"
 )
-"""The words of Postgres's errors that a later try does not change.
+"""The words of those Postgres errors for which it is useless to try again: the user or the database is refused.
 
-A session that never began has no code of its error, so these words are all there is. A controller waits after other
-words, and after those of another language. It also waits after errors of a third party such as LDAP, which may be back
-in a moment.
+A session that never began has no error code, so only the words tell. After all other words a controller waits and tries
+again: those of another language, or of a third party such as LDAP, which may be back in a moment.
 """
 
 
@@ -294,10 +293,8 @@ def _bring_schema_up_to_date(engine: Engine, shown_url: str, is_closing: threadi
 
 
 def _take_turn(connection: Connection, shown_url: str, is_closing: threading.Event) -> None:
-    """Wait until no other controller migrates the schema. Raises DatabaseAway if that takes too long or this one must
-    stop.
-
-    The end of the process waits for this thread.
+    """Wait until no other controller migrates the schema. Raises DatabaseAway if that takes too long, or when
+    `is_closing` is set: the process ends only after this thread.
     """
     deadline = time.monotonic() + MIGRATION_TIMEOUT_MS / 1000
     statement = text("SELECT pg_try_advisory_xact_lock(:key)")

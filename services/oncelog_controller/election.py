@@ -36,7 +36,7 @@ A long lease is looked at this seldom if the holder's port is watched, for the p
 RENEWALS_A_LEASE = 4
 RELEASE_TIMEOUT_S = 2.0
 STALL_S = 0.5
-"""A standby that wakes up later by more than this, in seconds, lets the holder renew first."""
+"""A standby that wakes up later than planned by more than this, in seconds, lets the holder renew first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,7 +161,7 @@ class ControllerServicer(SecurityServicer):
     def _role_fault(self, node_id: int, claimed: Iterable[str] = ()) -> types.Status | None:
         """Return the refusal if a process speaks for a node that has another role than its certificate names.
 
-        None: it may speak for the node.
+        None: it may speak for the node. `claimed` are the roles that it wants to register.
         """
         role = CALLER_ROLE.get()
         if role is None:

@@ -35,9 +35,9 @@ class SqlJournal(Generic[RecordT]):
     """The metadata journal in a table of an open `Database`. It implements `oncelog.journal.Journal`, and
     `MetadataJournal`.
 
-    `encode` gives (record type, text), `decode` takes them back; `is_snapshot` tells which records replay may begin at.
-    `block` gives the producer ids that a record gives away: (first, first after them). `controller_epoch` is that of
-    the lease this writer holds, or None without one.
+    `encode` returns (record type, text) of a record, and `decode` makes the record of these two. `is_snapshot` is True
+    for a record at which replay may begin. `block` returns the producer ids that a record gives away, as (first, first
+    after them); None: it gives none. `controller_epoch` is that of the lease this writer holds, or None without one.
     """
 
     def __init__(
@@ -128,7 +128,8 @@ class SqlJournal(Generic[RecordT]):
     def _checked_state(self, connection: Connection, first: Offset) -> int:
         """Lock the row that all writers need, check that this writer may write, and return the next producer id.
 
-        Raises AppendFailed if another controller has taken the lease or has written.
+        `first` is the offset of the first record to append. Raises AppendFailed if another controller has taken the
+        lease, or if the journal does not end just before `first`.
         """
         state = _locked_state(connection)
         if self._controller_epoch not in (None, state.controller_epoch):

@@ -45,7 +45,10 @@ class MarkerEvents:
         markers: Iterable[SentMarker],
         codes: Mapping[tuple[int, int, Partition], ErrorCode],
     ) -> None:
-        """Publish an event for each of these markers that the partition's leader answered with an error."""
+        """Publish an event for each of these markers that the partition's leader answered with an error, or not at all.
+
+        `codes` are by (delivery id, position of marker, partition).
+        """
         for one in markers:
             for entry in one.entries:
                 code = codes.get((one.delivery_id, one.position, entry.partition))

@@ -43,17 +43,17 @@ _METADATA_WAIT_S: Final = 5.0
 another sender."""
 
 GROUP_COORDINATOR: Final = 2**31
-"""The number that is added to a node's id for its group coordinator, to which markers for `__consumer_offsets` go (ADR
-0015).
+"""The number that is added to a node's id to number the queue of that node's group coordinator.
 
-It is another service than the node's storage, so it has a queue of its own.
+Markers for `__consumer_offsets` go to the group coordinator (ADR 0015). It is another service than the node's storage,
+so it has a queue of its own.
 """
 
 
 class WritesMarkersAtOnce(Protocol):
     """A storage service in this process that writes markers in a plain call, without a wait.
 
-    `takes_plain` says whether a stub is one.
+    `oncelog.rpc.direct.takes_plain` is True for a stub of such a service.
     """
 
     def WriteMarkersAtOnce(self, request: plain.WriteTxnMarkersRequest) -> Sequence[bool]: ...  # noqa: N802
@@ -109,8 +109,9 @@ class MarkerSender:
         """Bring the markers of one decision to their partitions, and return how that ended. None: the caller must ask
         again, here or another sender.
 
-        None means that this sender stops, that there is no room, or that this process's metadata stay older than the
-        caller's. A partition that older metadata lack may be new, and only a deleted one needs no marker.
+        None means that this sender stops, that there is no room, or that this process's metadata stay older than
+        `metadata_offset`, the caller's. A partition that older metadata lack may be new, and only a deleted one needs
+        no marker.
 
         When the caller's task is cancelled, the delivery is cancelled too: the caller will ask again.
         """

@@ -78,9 +78,9 @@ def _bytes_from(path: str, position: int, end: int) -> bytes:
 
 
 def set_aside_tail(segment: Segment, position: int, *, is_readable: bool) -> None:
-    """Copy what is behind `position` to a file of its own, before the caller cuts it off.
+    """Copy the bytes of a segment from `position` on to a file of their own, before the caller cuts them off.
 
-    Raises OSError if it holds records.
+    If the copy fails, an OSError is raised only if `is_readable`: the bytes hold whole records. Else it is logged.
     """
     suffix = CUT_SUFFIX if is_readable else TORN_SUFFIX
     target = _free_name(f"{segment.log_path}.{position}", suffix)

@@ -263,7 +263,8 @@ def write_at(path: str, position: int, data: bytes) -> None:
 def rename_deleted(path: str | Path) -> str:
     """Rename a file that is to be removed later, and return its new name. Raises OSError.
 
-    The file's number keeps the name unique: a log may begin again at an offset where an older file still waits.
+    The file's inode number in the name keeps it unique: a log may begin again at an offset where an older file still
+    waits.
     """
     renamed = f"{path}.{os.stat(path).st_ino}{DELETED_SUFFIX}"
     os.rename(path, renamed)

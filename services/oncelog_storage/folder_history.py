@@ -101,7 +101,7 @@ class FolderHistory:
     # The metadata that is acted on.
 
     def follow(self, metadata: MetadataFollower) -> None:
-        """Write down the newest metadata image from now on, until `close`."""
+        """Write down the position of the newest metadata image from now on, until `close`."""
         self._see(metadata.image)
         metadata.on_change(lambda _old, new: self._see(new))
 
@@ -132,7 +132,7 @@ class FolderHistory:
     # The file.
 
     def accept_loss(self) -> None:
-        """Write down that the folder holds all the data there is.
+        """Write down that the folder holds all the data there is, as an operator has decided.
 
         The node's next registration says so. Raises OncelogError.
         """

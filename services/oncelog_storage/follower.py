@@ -84,7 +84,8 @@ class FollowerReplica(FollowedLog):
             hosted.local_end_moved(hosted.log.log_end_offset)
 
     async def _make_durable(self, log_end_offset: int, *, is_start_moved: bool) -> None:
-        """Sync what the next request tells the leader: a log start always, the log's end with flush_policy=always.
+        """Make durable what the next request tells the leader: write a new log start, and wait for a sync of the log's
+        end that was requested.
 
         If the sync takes longer than `_COMMIT_TIMEOUT_S`, other partitions go on, and this one waits (`is_durable`).
         """

@@ -26,7 +26,10 @@ _log = logging.getLogger(__name__)
 _NEVER_MS: Final = 2**53
 """A flush.ms of this or more means that the log is never flushed by time; the default is the largest i64."""
 _ANY_BYTES: Final = 2**31
-"""The number of bytes for waiters when the HW or LSO moved without an append."""
+"""The number that waiting fetches are told when the HW or LSO moved without an append, so that each of them wakes.
+
+A waiting fetch subtracts the number of new bytes from those that it lacks (`watch`). This one is larger than any.
+"""
 
 
 class HostedPartition(PartitionReplica):
@@ -161,7 +164,10 @@ class HostedPartition(PartitionReplica):
             self.notify_replicas()
 
     def keep_up(self) -> bool:
-        """Request the checkpoint or sync that is due after a write. Return True if a sync is awaited."""
+        """Request the checkpoint or sync that is due after a write. Return True if a sync is requested or runs.
+
+        The write then counts only after the sync, by `local_end_moved`.
+        """
         log = self.log
         if log.bytes_since_checkpoint >= self._checkpoint_bytes:
             self._request_checkpoint(self)
@@ -180,7 +186,7 @@ class HostedPartition(PartitionReplica):
 
     def local_end_moved(self, offset: int, size_bytes: int = _ANY_BYTES) -> None:
         """Set the offset up to which this node has written and, if the topic wants it, synced. Wake the requests that
-        wait for it.
+        wait for it. `size_bytes` is how much was appended; by default, waiting fetches wake in any case.
         """
         has_moved = self.move_local_end(offset)
         self._local_waiters.reached(offset)
@@ -188,7 +194,10 @@ class HostedPartition(PartitionReplica):
             self.high_watermark_moved(size_bytes)
 
     def high_watermark_moved(self, size_bytes: int = _ANY_BYTES) -> None:
-        """Wake the producers, readers and followers that wait for the high watermark, which has moved."""
+        """Wake the producers, readers and followers that wait for the high watermark, which has moved.
+
+        A waiting fetch wakes if `size_bytes`, the number of new bytes, is enough for it; by default it is.
+        """
         self._commit_waiters.reached(self.high_watermark)
         for notify in tuple(self._movement_waiters):
             notify(size_bytes)
@@ -235,8 +244,8 @@ class HostedPartition(PartitionReplica):
         return await self._local_waiters.wait(last_offset, timeout_s)
 
     def watch(self, notify: Callable[[int], None]) -> None:
-        """Call `notify(bytes)` whenever the high watermark or the last stable offset moves, until `unwatch`. Waiting
-        fetches use this.
+        """Call `notify(number of new bytes)` whenever the high watermark or the last stable offset moves, until
+        `unwatch`. The number is `_ANY_BYTES` where nothing was appended. Waiting fetches use this.
         """
         self._movement_waiters[notify] = None
 
@@ -258,6 +267,9 @@ class HostedPartition(PartitionReplica):
             self._flush_timer = None
 
     def refuse_waiters(self, code: ErrorCode) -> None:
-        """End the waits for a commit with this code. The records may be committed all the same."""
+        """End the waits of producers, for a commit or for a write here, with this code.
+
+        The records may be committed all the same.
+        """
         self._commit_waiters.refuse(code)
         self._local_waiters.refuse(code)

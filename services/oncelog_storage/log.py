@@ -74,7 +74,7 @@ class PartitionLog(LogState):
         """The lock that is held while a checkpoint is taken and written, and while segments are exchanged or cut."""
         self.set_aside_bytes = 0
         self.set_aside_records = 0
-        """The records that the start cut off and set aside (`damage`)."""
+        """The number of readable records that the start cut off and set aside (`damage`)."""
         self.failure: str | None = None
         """The reason why the log can take no writes at the moment, mostly a full disk; None: it takes them."""
         # The segment whose end a failed write passed, with bytes that could not be cut off yet.

@@ -118,9 +118,9 @@ class LogDirectory:
         self.may_have_lost_power = False
         """True if the machine was started again since the folder was last used, or if nobody can tell."""
         self.may_be_of_older_version = False
-        """True if no start has noted the machine's boot id.
+        """True if the folder has no boot id of the machine: a version that did not write one may have used it last.
 
-        Before a start did that, an emptied log could keep the index of a segment that had no file yet.
+        Such a version could leave, in an emptied log, the index of a segment that had no file yet.
         """
         self.keeps_checks = False
         """True if no older version used the folder last.
@@ -188,8 +188,8 @@ class LogDirectory:
             raise
 
     def open_for_repair(self) -> list[str]:
-        """Lock the folder of a node that does not run, and read it. Return the names of the checkpoint files that are
-        damaged.
+        """Lock the folder of a node that does not run, and read it. Return the names of the damaged checkpoint files
+        without which the node would not start.
 
         Raises OSError, OncelogError.
         """

@@ -84,8 +84,8 @@ def recover(
 
     `recovery_point` None: no file has one. `may_have_lost_power`: the machine was started again since the log was last
     used. `may_be_of_older_version`: the log may have been used last by a version that left an index without its
-    segment. `keeps_checks` is false if that version may have kept no checks of its segments. `was_cleaned`: it was
-    compacted once.
+    segment. `keeps_checks` is False if the log may have been used last by a version without `segments-checkpoint`.
+    `was_cleaned`: the log was compacted once.
     """
     log.exists_on_disk = True
     log.recovery_point = recovery_point or 0
@@ -435,7 +435,7 @@ class _Recovery:
     def _start_over_at(self, offset: int) -> None:
         """Empty the log and begin at `offset`.
 
-        The log ends before its start: a power cut took records that were deleted before.
+        This is called if the log ends before its start: a power cut took its last records, all of them deleted already.
         """
         log = self._log
         for segment in reversed(log.segments):

@@ -104,8 +104,8 @@ class Maintenance:
     async def stop(self) -> None:
         """End the tasks, checkpoint everything, and leave the mark of a clean shutdown.
 
-        The stop does not wait for a slow disk until somebody kills the process. What is not checkpointed after
-        `stop_timeout_ms` is read at the next start, as after a crash, and there is no mark.
+        On a slow disk the checkpoints end after `stop_timeout_ms`, before somebody kills the process. There is no mark
+        then. The next start reads what was not checkpointed, as after a crash.
         """
         self._log_directory.is_stopping = True
         await self._end_tasks()

@@ -39,8 +39,8 @@ _COMMIT_TIMEOUT_S: Final = 30.0
 class MarkerHandler:
     """The handler of WriteTxnMarkers requests.
 
-    While the verification of writes is off, a leader does not know when a transaction began. Then it does not call
-    `starts`, and cannot tell a late marker, of an earlier TV1 transaction, from others.
+    `starts` asks coordinators when transactions began. It is not called while the verification of writes is off: the
+    leader itself knows no starts then. So it cannot tell a late marker, of an earlier TV1 transaction, from others.
     """
 
     def __init__(

@@ -33,7 +33,7 @@ from oncelog_storage.verifier import Verifier
 _INLINE_BYTES_MAX: Final = 16 * 1024
 """A batch of at most this size is recompressed without a thread: the hand-over costs as much as such a batch."""
 _SHORT_PAUSE_S: Final = 0.000_05
-"""This pause is long enough for another thread to take the interpreter's lock."""
+"""The pause, in seconds, that a long check makes now and then, so that another thread takes the interpreter's lock."""
 
 
 def _let_others_run() -> None:

@@ -152,7 +152,10 @@ class Repair:
 
 
 def _read(segment: Segment, offset: int, later: Sequence[Segment]) -> Read:
-    """Return the end of a segment's sound batches, and the fault behind them. Raises OSError."""
+    """Return the end of a segment's sound batches, and what is wrong with the batch that follows them, if one does.
+
+    `offset` is the one that the segment must begin with; `later` are the segments after it. Raises OSError.
+    """
     position = 0
     end_offset = later[0].base_offset if later else -1
     try:

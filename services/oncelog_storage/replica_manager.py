@@ -424,8 +424,8 @@ class ReplicaManager:
         """Fence coordinators that are older than this epoch, and store that, before this one appends anything to its
         shard.
 
-        Raises KafkaError: TRANSACTION_COORDINATOR_FENCED when the image or the folder knows a newer one,
-        KAFKA_STORAGE_ERROR when the folder takes no write.
+        Raises KafkaError: INVALID_TOPIC_EXCEPTION when the partition is no shard, TRANSACTION_COORDINATOR_FENCED when
+        the image or the folder knows a newer one, KAFKA_STORAGE_ERROR when the folder takes no write.
         """
         partition = leader.partition
         kind = KIND_OF_TOPIC.get(partition.topic)
@@ -443,7 +443,8 @@ class ReplicaManager:
         on the older ones may neither append nor read.
 
         Otherwise one that has been succeeded would answer from what it has read, and never learn what its successor
-        writes. Raises KafkaError: TRANSACTION_COORDINATOR_FENCED if a newer coordinator is known, KAFKA_STORAGE_ERROR.
+        writes. A partition that is no shard is left as it is. Raises KafkaError: TRANSACTION_COORDINATOR_FENCED if a
+        newer coordinator is known, KAFKA_STORAGE_ERROR.
         """
         if leader.partition.topic in KIND_OF_TOPIC:
             self.admit_coordinator(leader, coordinator_epoch)

@@ -157,7 +157,7 @@ class ReplicaSessions:
     ) -> tuple[pb.ReplicaFetchResponse, list[NotInMemory]]:
         """Return an answer for the follower, and the reads that would have to wait for the disk.
 
-        The partitions of those reads are in a later answer.
+        The partitions of those reads are in a later answer. With `may_wait` there are none: the reads wait here.
         """
         response, misses = pb.ReplicaFetchResponse(), list[NotInMemory]()
         now = asyncio.get_running_loop().time()

@@ -290,7 +290,10 @@ class Replication:
             await self.scrub_all(self._settings.scrub_bytes_per_s)
 
     async def scrub_all(self, bytes_per_s: int) -> None:
-        """Check all sealed segments for damage, once. A damaged partition is taken offline."""
+        """Check once for damage all sealed segments of partitions that other nodes have too.
+
+        A damaged partition is taken offline.
+        """
         for place in places((hosted, hosted.log.segments) for hosted in self._replica_manager):
             await self._scrub(place, bytes_per_s)
 

@@ -92,7 +92,10 @@ class OpenTraces:
         return known
 
     def ended(self, marker: TxnMarker) -> None:
-        """Drop the transaction that this marker ended. A marker without a trace means that the trace is not kept."""
+        """Drop the transaction that this marker ended, if it is known here.
+
+        A marker that names no trace says that its coordinator does not keep the trace. Then this process drops it too.
+        """
         recorder = spans.recorder
         if recorder is None:
             return

@@ -30,8 +30,9 @@ from oncelog_storage.settings import StorageSettings
 
 
 class VerifiesAtOnce(Protocol):
-    """A coordinator in this process that verifies in a plain call, without a wait. `takes_plain` says whether a stub is
-    one.
+    """A coordinator in this process that verifies in a plain call, without a wait.
+
+    `oncelog.rpc.direct.takes_plain` is True for a stub of such a service.
     """
 
     def VerifyAtOnce(self, request: plain.VerifyRequest) -> int | None: ...  # noqa: N802

@@ -15,7 +15,10 @@ from oncelog_controller.core.records import ConsoleSessionsEnded, Stored
 
 SESSIONS_MAX: Final = 10_000
 FORGOTTEN_AFTER_MS: Final = 3_600_000
-"""The clocks of gateways may differ by at most this much, in ms."""
+"""A logged-out session is forgotten this long after the time when it would have ended, in ms.
+
+Until then a gateway whose clock is late could take it for live.
+"""
 
 _SESSION_ID: Final = re.compile(r"[0-9a-f]{32}")
 

@@ -21,7 +21,7 @@ class Folder:
     folder may have lost records.
 
     `incarnation_ids` name the process starts under which its node registered; `seen` is the newest metadata it acted
-    on.
+    on. `accepts_loss`: an operator said that the folder holds all the data there is.
     """
 
     incarnation_ids: tuple[str, ...] = ()
@@ -35,6 +35,7 @@ class RegisterNode:
 
     `cluster_id` and the ids of the internal topics are proposals; they are dropped if the cluster has its own.
     `node_id` 0 asks for an id. `given` with another `node_id`: the process got that id earlier and asks for it again.
+    `is_other_live`: another process has a session under this node id.
     """
 
     request_id: int
@@ -59,6 +60,7 @@ class NodeHeartbeat:
     """A node's heartbeat.
 
     It proposes ids for the internal topics. They are used if the topics can be created now that this node is there.
+    `seen` is the newest metadata that the node knows.
     """
 
     request_id: int
@@ -111,7 +113,7 @@ class ProposedIsr:
 
 @dataclass(frozen=True, slots=True)
 class AlterPartition:
-    """A leader's request to change the ISR of its partitions."""
+    """A leader's request to change the ISR of its partitions. `seen` is the newest metadata that its node knows."""
 
     request_id: int
     node_id: int
@@ -420,7 +422,7 @@ class Outcome:
 
 
 WATCHERS = "watchers"
-"""The destination of `Committed`: the streams of metadata."""
+"""The destination to which the metadata machine sends `Committed`: the streams of metadata to nodes."""
 
 
 @dataclass(frozen=True, slots=True)

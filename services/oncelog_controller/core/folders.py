@@ -34,7 +34,8 @@ def judged_folder(image: ClusterImage, event: RegisterNode) -> list[MetadataReco
     """Check a storage node's data folder at its registration, and return the records to write before the registration.
 
     They take the node out of ISRs if its folder may lack acknowledged records. Raises KafkaError if the node may not
-    register: its folder is newer than the metadata, or it is the last replica in sync of a partition.
+    register: its folder is newer than the metadata, or it is the last replica in sync of a partition, and no operator
+    has accepted the loss.
     """
     folder = event.folder
     if folder is None:

@@ -11,7 +11,10 @@ from typing import Final
 from oncelog.errors import ErrorCode
 
 OTHER_HISTORY: Final = ErrorCode.KAFKA_STORAGE_ERROR
-"""The error code for a node of another history. It may be wrong: a deposed controller lacks its successor's records."""
+"""The error code for a node that has seen metadata which this controller's journal does not have.
+
+The refusal may be wrong: a deposed controller lacks its successor's records.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +30,10 @@ NOWHERE: Final = MetadataPosition()
 
 
 def not_in_this_journal(whom: str, seen: MetadataPosition) -> str:
-    """Return the error message for a node that has seen metadata which the journal does not have, with the way out."""
+    """Return the error message for a process that has seen metadata which the journal does not have, with the way out.
+
+    `whom` names the process in it, such as "node 3".
+    """
     return (
         f"the metadata is older than {whom}, or of another history: metadata offset {seen.metadata_offset} of"
         f" controller epoch {seen.controller_epoch} was seen, which is not in this journal. Stop everything and restore"

@@ -90,7 +90,7 @@ LEADERS_MOVED_MAX: Final = 100
 
 
 _SHOWN_BY_AN_IMAGE: Final = (StatusAnswer, PartitionsAnswer, TopicsAnswer, SecurityAnswer)
-"""The answers that get a `metadata_offset`. An image that has this offset shows the change."""
+"""The answers whose `metadata_offset` is filled in. A metadata image that has this offset shows the change."""
 
 
 class MetadataMachine:

@@ -273,7 +273,7 @@ def _settled(
     rules: MetadataRules,
 ) -> tuple[MetadataRecord, ...]:
     """Return `records`, those that create the internal topics if enough nodes are there, and the resulting changes of
-    leaders and shards.
+    leaders and shards. `topic_ids` are for `__transaction_state` and `__consumer_offsets`.
     """
     created = _internal_topics(image.planned(records), topic_ids, rules)
     records = records + created

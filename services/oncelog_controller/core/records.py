@@ -211,7 +211,11 @@ class ApiTokensChanged:
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSessionsEnded:
-    """Sessions of the console that were logged out, and older ones that need no longer be remembered."""
+    """Changes the list of console sessions that were logged out and that every gateway refuses.
+
+    Applying it adds the sessions in `ended`, and removes those in `forgotten`: they are over by now, or `void_until_ms`
+    covers them.
+    """
 
     ended: tuple[tuple[str, int], ...]  # (session id, when it would have ended)
     forgotten: tuple[str, ...] = ()

@@ -70,6 +70,7 @@ def _checked_isr(
     """Return the proposed ISR, in the order of the partition's replicas. Raises KafkaError if it is refused.
 
     A leader may leave itself out, if its log is damaged. A draining replica may stay in the ISR, but none may join it.
+    `live` are the storage nodes that are not fenced; `staying` are those of them that do not drain.
     """
     if proposal.leader_epoch < partition.leader_epoch:
         raise KafkaError(

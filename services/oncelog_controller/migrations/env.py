@@ -1,6 +1,7 @@
 """The entry for Alembic, which migrates the connection that the caller put into the configuration.
 
-By hand, for a look at what would run: `alembic upgrade head --sql` is not offered; the controller migrates at start.
+A controller migrates its database when it starts. `alembic upgrade head --sql`, which would only print the SQL, does
+not work with this file.
 """
 
 from alembic import context

@@ -103,7 +103,7 @@ class NodeRequest:
 
 
 class Refused(NamedTuple):
-    """A marker that a leader refused as fenced, because a newer epoch is known there.
+    """A marker that a leader refused as fenced, because the leader knows a newer epoch.
 
     `marker` is its position in the delivery, which is one DeliverMarkers request.
     """
@@ -327,7 +327,10 @@ class MarkerQueues:
         return tuple(ended)
 
     def reroute(self, leader_of: LeaderOf) -> tuple[Ended, ...]:
-        """Move queued entries to the current leaders after a change of the metadata, and end every backoff."""
+        """Move queued entries to the current leaders after a change of the metadata, and end every backoff.
+
+        Return the deliveries that ended because their partitions are deleted.
+        """
         self._unreachable.clear()
         queued = [entry for queue in self._queues.values() for entry in queue.values()]
         self._queues.clear()
@@ -341,7 +344,7 @@ class MarkerQueues:
     def cancel_shard(self, shard: int, coordinator_epoch: CoordinatorEpoch) -> tuple[Ended, ...]:
         """End, as cancelled, the deliveries that this shard's coordinators up to `coordinator_epoch` asked for.
 
-        A shard is a partition of `__transaction_state`.
+        Return their results. A shard is a partition of `__transaction_state`.
         """
         found = [
             delivery_id
@@ -351,7 +354,7 @@ class MarkerQueues:
         return tuple(self._end(delivery_id, Outcome.CANCELLED) for delivery_id in found)
 
     def cancel(self, delivery_id: int) -> tuple[Ended, ...]:
-        """End one delivery as cancelled, because nobody waits for it. Return () if it had ended before."""
+        """End one delivery as cancelled, because nobody waits for it. Return its result; () if it had ended before."""
         if delivery_id not in self._deliveries:
             return ()
         return (self._end(delivery_id, Outcome.CANCELLED),)
@@ -402,7 +405,7 @@ class MarkerQueues:
 
     def _settle(self, entry: Entry, codes: Sequence[ErrorCode | None]) -> None:
         """Apply the codes of an entry's markers: those that are written or refused as fenced are done, and the entry
-        keeps the rest.
+        keeps the rest. A code of None: the answer says nothing of that marker.
         """
         refused = self._deliveries[entry.delivery_id].refused
         left: list[int] = []

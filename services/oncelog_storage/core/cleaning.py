@@ -79,8 +79,8 @@ class Transactions:
     def may_go(self, fields: HeaderFields, marker: tuple[bool, int] | None) -> bool:
         """True if this control batch may be dropped, because the pass saw no data of its transaction.
 
-        It is called for each control batch, in the log's order. `marker` is (True for a commit, coordinator epoch), or
-        None.
+        It is called for each control batch, in the log's order. `marker` is (True for a commit, coordinator epoch);
+        None: the batch ends no transaction, and may go if it is empty.
         """
         self._advance(fields[0] + fields[6])
         producer_id = fields[9]

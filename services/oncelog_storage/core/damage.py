@@ -109,14 +109,13 @@ def is_lost_in_power_cut(data: bytes, position: int, reason: str, offset: int) -
 
 
 def _ends_in_a_record(data: bytes, offset: int) -> bool:
-    """True if the bytes are the beginning of one batch by its records too.
+    """True if the records in `data`, which begins with a batch header, end inside of one record of that batch.
 
-    Each record says where the next begins, and the bytes end inside of one. So a sound batch among them is a record's
-    value that a client wrote, as one does that mirrors a log.
+    Then the batch is unfinished. Each record says where the next one begins. A sound batch found in these bytes is then
+    only the value of a record: a client that mirrors a log writes such values.
 
     If only the length of a batch was damaged, all its records are there, and the bytes that follow belong to another
-    batch. A compressed batch does not show its records: it is never taken for unfinished here. `data` has a header at
-    least.
+    batch. A compressed batch does not show its records, so the result is False.
     """
     fields = HEADER.unpack_from(data)
     count, batch_end = fields[12], fields[1] + LENGTH_PREFIX_BYTES

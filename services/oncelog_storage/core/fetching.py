@@ -105,9 +105,9 @@ class Fetching(Generic[HostedT]):
         self._left_bytes = min(request.max_bytes or _ANY_BYTES, bytes_max)
         self.total_bytes = 0
         self.given: list[tuple[TopicCounts, int, int]] = []
-        """(counters, bytes, offsets) of each partition that was read.
+        """(counters of the topic, number of bytes, number of offsets) of each partition that was read.
 
-        `count_given` adds them if this look is the response.
+        `count_given` adds the numbers to the counters if this try becomes the response.
         """
         self.is_final = False
         """True if a partition has an error, so that waiting is pointless."""
@@ -162,7 +162,7 @@ class Fetching(Generic[HostedT]):
     def read(self, part: FetchPartition, answer: FetchedPartition) -> Walk[HostedT, int]:
         """Fill the partition's response, with an error code if it is refused. Return its number of bytes of records.
 
-        To ask the response for its records would copy them.
+        The caller need not look at the records for that: a look at that field of a protobuf message copies them.
         """
         size_bytes = 0
         try:

@@ -137,8 +137,8 @@ class FollowedLog:
 
     @property
     def is_durable(self) -> bool:
-        """True if the log is synced up to its end. Only then does the follower send its position, which the leader
-        counts.
+        """True if the log is written up to its end, and synced where the topic or the node wants that. Only then does
+        the follower send its position, which the leader counts.
 
         A sync can take longer than anybody waits for it, and leaders can change during it.
         """

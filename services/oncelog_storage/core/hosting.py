@@ -72,9 +72,10 @@ class Making(Enum):
 def require_host(
     partition: Partition, found: PartitionFacts | None, node_id: int, *, is_retiring: bool
 ) -> None:
-    """Check that this node may host the partition.
+    """Check that this node may host the partition. `found` is the partition in the metadata.
 
-    Raises KafkaError if the partition is unknown, is about to be made again, or belongs to other nodes.
+    Raises KafkaError if the partition is unknown, or belongs to other nodes. It raises too if `is_retiring`: the folder
+    of a deleted partition of this name must go first.
     """
     if found is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition}")
@@ -90,7 +91,10 @@ def require_host(
 
 
 def making_from(stored_topic_id: str | None, topic_id: bytes, *, was_hosted: bool) -> Making:
-    """Return how to host a partition. `stored_topic_id` is the id in its folder; None: there is no folder."""
+    """Return how to host a partition. `stored_topic_id` is the id in its folder; None: there is no folder.
+
+    `was_hosted`: the data folder's checkpoint files say that the partition had a folder.
+    """
     if stored_topic_id is None:
         return Making.LOST if was_hosted else Making.NEW
     return Making.LOAD if is_same_topic(stored_topic_id, topic_id) else Making.RETIRE

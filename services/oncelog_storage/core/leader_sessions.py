@@ -184,8 +184,8 @@ class LeaderSessions(Generic[HostedT, SessionT]):
     ) -> Walk[HostedT]:
         """Fill the answers of a session's dirty partitions: those that may have something new for the follower.
 
-        Return True if only late news is left. Late news (new high watermarks) is sent after a linger, unless an answer
-        leaves before.
+        At most `left_bytes` of records are added, but the first batch may be larger. Return True if only late news is
+        left. Late news (new high watermarks) is sent after a linger, unless an answer leaves before.
         """
         is_first = True
         for followed in session.take_dirty():
@@ -214,9 +214,10 @@ class LeaderSessions(Generic[HostedT, SessionT]):
         is_first: bool,
         is_late: bool = False,
     ) -> Generator[Moved[HostedT] | ReadRecords[HostedT], bytes, int]:
-        """Add the answer of one partition, if it has news.
+        """Add the answer of one partition, if it has news. `is_late`: a new high watermark alone counts as news.
 
-        Return the bytes of records that were added or will be read later.
+        Return the number of bytes of records that were added or will be read later. `left_bytes` is the limit, which
+        records may exceed if `is_first`.
         """
         answer = answers.add()
         size_bytes = 0

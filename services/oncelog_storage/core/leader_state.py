@@ -156,7 +156,7 @@ class LeaderState:
         """Return the smallest log end of the maximal ISR: the committed ISR and the replicas that are proposed to join
         it.
 
-        It is below every offset until each of its members has fetched.
+        It is -1 until each other member has fetched in this leader epoch. `local_end_offset` is this leader's own end.
         """
         smallest = local_end_offset
         isr = self.isr if self.pending is None else {*self.isr, *self.pending.isr}

@@ -66,7 +66,7 @@ def seen_by(marker: TxnMarker) -> SeenTransaction | None:
 
 
 class StartQuestions:
-    """The transactions of a request for which the coordinator must be asked when they began, each once.
+    """The transactions of a request whose start times the coordinators must be asked for, each once.
 
     A start that no coordinator tells stays unknown, and the marker is refused.
     """
@@ -87,7 +87,7 @@ class StartQuestions:
                     questions.append(StartQuestion.about(leader, wanted))
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
-        """Yield (transactional.id, producer id) of each transaction whose coordinator must be asked when it began."""
+        """Yield (transactional.id, producer id) of each transaction whose coordinator must be asked for its start."""
         return iter(self._by_transaction)
 
     def __len__(self) -> int:

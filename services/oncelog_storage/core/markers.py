@@ -30,7 +30,8 @@ def is_late(partition: PartitionReplica, request: MarkerRequest) -> bool | None:
 
 
 def needs_its_start(partition: PartitionReplica, request: MarkerRequest) -> bool:
-    """True if the coordinator must be asked first when the producer's transaction began.
+    """True if the coordinator must be asked for the start time of the producer's transaction, before this marker is
+    written or refused.
 
     It is asked also about a marker that looks late, which means of an earlier transaction. This node may have lost the
     leadership without knowing. The open transaction may have ended elsewhere, and a marker that is called late here may
@@ -40,10 +41,11 @@ def needs_its_start(partition: PartitionReplica, request: MarkerRequest) -> bool
 
 
 class StartQuestion(NamedTuple):
-    """A question to the coordinator when the transaction of one marker began, with what was known when it was sent.
+    """A question to the coordinator: when did the transaction of one marker begin?
 
-    The answer is for the leadership that asked. Meanwhile another leader may have let the next transaction in, and a
-    leadership that begins now does not know of that.
+    `known` is the start that this leader knew when it asked. The answer is stored in `verifications`, those of the
+    leadership that asked. If this node loses the leadership and gets it back meanwhile, its new leadership has others,
+    and ignores the answer: another leader may have let the next transaction in.
     """
 
     verifications: Verifications

@@ -117,7 +117,7 @@ class FetchedPartition(LeadersAnswer, Protocol):
 
 
 class SeenMessage(Protocol):
-    """An open transaction as an operator has seen it who asks for its end."""
+    """An open transaction that an operator wants to end, with the offsets that it had when the operator saw it."""
 
     start_offset: int
     last_offset: int

@@ -14,7 +14,7 @@ Json: TypeAlias = Any
 """A value of a file as JSON has it. The reader converts it, and takes what fails for a damaged file."""
 CHECKSUM: Final = "crc32c"
 TRIES_MAX: Final = 100
-"""The folder remembers at most this many starts since the last registration."""
+"""A node's data folder remembers at most this many process starts since the last registration."""
 
 
 class MetadataPosition(NamedTuple):
@@ -26,10 +26,10 @@ class MetadataPosition(NamedTuple):
 
 
 class NodeHistory(NamedTuple):
-    """The ids of process starts (incarnations) that a folder knows: the one that registered last, then those that began
-    since.
+    """The ids of process starts (incarnations) in a node's data folder: the one that registered last, then those that
+    began since. They stand in order, the oldest first.
 
-    They stand in order, the oldest first.
+    `accepts_loss`: an operator said that the folder holds all the data there is.
     """
 
     incarnation_ids: tuple[str, ...] = ()
@@ -50,9 +50,10 @@ class NodeHistory(NamedTuple):
         return NodeHistory((incarnation_id,))
 
     def before(self, incarnation_id: str) -> list[str]:
-        """Return the incarnations (ids of process starts) to be sent with a registration: all but this process's own.
+        """Return the incarnations (ids of process starts) to be sent with a registration: all but `incarnation_id`.
 
-        Its own says nothing of the folder.
+        That is the process that registers now. It wrote its id into the data folder at this start. So only the others
+        tell the controller if the node registered with this folder before.
         """
         return [one for one in self.incarnation_ids if one != incarnation_id]
 

@@ -114,7 +114,7 @@ class PartitionReplica:
         """Set the coordinator epoch of an internal topic's partition to the greatest one in its log (ADR 0016).
 
         A coordinator's own batches carry it as producer epoch. Producers with a transaction, open or ended, are
-        clients.
+        clients, whose epochs do not count.
         """
         if self.partition.topic not in INTERNAL_TOPICS:
             return
@@ -215,7 +215,7 @@ class PartitionReplica:
     ) -> bytes:
         """Check the records of a client's batch. Return the batch as it may be appended.
 
-        A thread may call this, with `pause`. Raises KafkaError.
+        A thread may call this, with a `pause` that is called now and then to let other threads run. Raises KafkaError.
         """
         rules = rules_of_topic(self.log.config, now)
         return check_producer_batch(records, header, rules, pause)

@@ -335,7 +335,7 @@ class ProducerStates:
         self._unreplicated = {}
 
     def hold(self, first_offset: int, until: int) -> None:
-        """Hold the LSO at `first_offset` until the high watermark has passed `until`.
+        """Hold the LSO at `first_offset` until the high watermark reaches `until`.
 
         Nobody knows which transactions from `first_offset` on were ended by markers below `until`. Any of them may hold
         the LSO.

@@ -123,7 +123,7 @@ class ProducedBatch(Generic[HostedT]):
 
     @property
     def is_awaited(self) -> bool:
-        """True if the batch is in the log, but not yet on every in-sync replica."""
+        """True if the batch is in the log, but not committed: the high watermark has not passed it."""
         appended = self.appended
         return appended is not None and self.leader.high_watermark <= appended.last_offset
 
@@ -272,7 +272,10 @@ class Producing(Generic[HostedT]):
                     batch.note_refused(supports_epoch_bump=self._adds_partition, now=now)
 
     def needs_verification(self, *, is_verification_on: bool) -> bool:
-        """True if any batch would open a transaction in its partition. A repeated batch never does."""
+        """True if any transactional batch finds no open transaction of its producer in its partition.
+
+        A batch that repeats one of an ended transaction counts too; `questions` leaves it out.
+        """
         if not self._transactional_id or not self.needs_guard(
             is_verification_on=is_verification_on
         ):

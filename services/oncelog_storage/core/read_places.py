@@ -25,7 +25,9 @@ class ReadPlaces(Generic[SegmentT]):
         self._recently_read: list[SegmentT] = []
 
     def position_of(self, segment: SegmentT, fetch_offset: int) -> tuple[int, int] | None:
-        """Return (position of the batch with `fetch_offset`, its offset); None: the batch must be searched for."""
+        """Return (position in bytes, `fetch_offset`) if the last read of this segment ended there, just before
+        `fetch_offset`. None: the batch must be searched for.
+        """
         tail_segment, tail_offset, tail_position = self._tail
         if tail_segment is segment and tail_offset == fetch_offset:
             return tail_position, tail_offset
@@ -34,9 +36,9 @@ class ReadPlaces(Generic[SegmentT]):
     def was_read(
         self, segment: SegmentT, next_offset: int, end_position: int, *, is_newest: bool
     ) -> None:
-        """Keep where a read of this segment ended, for the read that follows.
+        """Keep where a read of the newest segment ended, for the read that follows. Keep the indexes of a sealed one.
 
-        At most `LOADED_SEGMENTS_MAX` sealed segments keep their indexes in memory.
+        At most `LOADED_SEGMENTS_MAX` sealed segments keep their indexes in memory. The one kept longest is unloaded.
         """
         if is_newest:
             self._tail = (segment, next_offset, end_position)

@@ -38,12 +38,13 @@ def usable_snapshots(log: LogState, offsets: Sequence[int], first_base: int | No
     """Return the producer snapshots that a starting node may load. `offsets` ascend; `first_base` is the first
     segment's base offset.
 
-    A snapshot above the high watermark has forgotten the transactions that end above it, and the LSO would pass them.
-    So it serves only if the high watermark is not known, and it holds the LSO until the high watermark is above it.
+    A snapshot above the high watermark lacks transactions that ended between the two, and the LSO would pass them. So
+    such a snapshot is usable in two cases only. The caller then holds the LSO until the high watermark reaches it.
 
-    It also serves if segments behind the other snapshots were deleted. They were below the high watermark, so the
-    stored high watermark is old. A transaction that is open in such a snapshot may have had its marker in a deleted
-    segment, and nobody would ever end it.
+    1. The high watermark is not known.
+    2. The log begins behind the newest snapshot below the high watermark. Retention deletes only below the high
+       watermark, so the stored one is old. A transaction that is open in that snapshot may have had its marker in a
+       deleted segment, and nobody would ever end it.
     """
     dropped = [offset for offset in reversed(offsets) if offset > log.recovery_point]
     kept = [offset for offset in reversed(offsets) if offset <= log.recovery_point]
@@ -192,7 +193,7 @@ def needed_end(log: LogState) -> int:
 def proven_end(
     recovery_point: int | None, checks: LogChecks | None, snapshots: Sequence[int]
 ) -> int:
-    """Return how far the log was safe on disk, if its recovery point is not known; else 0.
+    """Return the offset up to which the log was safe on disk, if its recovery point is not known; else 0.
 
     `segments-checkpoint` and the producer snapshots say it. A log that is truncated always gets a recovery point. So
     neither can be older than a truncation.
@@ -222,7 +223,7 @@ def is_old(checks: LogChecks, recovery_point: int | None) -> bool:
 
 
 def starts_over(log: LogState) -> bool:
-    """True if the log ends before its start: a power cut took records that were deleted before.
+    """True if the log ends before its start: a power cut took its last records, all of them deleted already.
 
     The log then begins empty at its start.
     """

@@ -212,8 +212,9 @@ class ReplicaSession(Liveness):
     ) -> bool:
         """True if the partition must be in this answer.
 
-        A new high watermark alone is no hurry, since consumers read from leaders: it goes with the next answer, or
-        after a linger. Sent at once, it would double the messages of every append.
+        A new high watermark alone is no hurry, since consumers read from leaders. It waits in `late` until another
+        answer is sent or a linger is over; `is_late` says that this is so now. Sent at once, it would double the
+        messages of every append.
         """
         if has_news or followed.sent_high_watermark == high_watermark:
             return has_news

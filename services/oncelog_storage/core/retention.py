@@ -102,12 +102,12 @@ def removable_below(
     snapshots: Iterable[int],
     committed: int,
 ) -> int:
-    """Return the offset below which segments may go.
+    """Return the offset below which segments may be deleted: the next start of the node reads nothing below it.
 
-    They are before the log start that is stored on disk, and the next start reads none of them. The start of a
-    partition with followers loads a producer snapshot from below the stored high watermark (`core.recovery`). That
-    snapshot may be much older than the recovery point, and the batches behind it are replayed. A transaction that is
-    open there would stay open if its marker were deleted.
+    `log_start` is the one stored on disk, `committed` the stored high watermark, `snapshots` the producer snapshots'
+    offsets. The start of a partition with followers loads the newest snapshot up to `committed` (`core.recovery`).
+    That may be much older than the recovery point, and the batches behind it are replayed. A transaction that is open
+    in the snapshot would stay open if its marker were deleted.
     """
     below = min(log_start, recovery_point)
     if replica_count <= 1:
@@ -118,9 +118,9 @@ def removable_below(
 def removable_snapshots(
     offsets: Sequence[int], checkpoint: int, committed: int, kept_count: int
 ) -> list[int]:
-    """Return the snapshots that may be deleted.
+    """Return the offsets of the snapshots that may be deleted.
 
-    These stay: the newest `kept_count` up to this checkpoint, any after it, and the newest at or below `committed`.
+    These stay: the newest `kept_count` up to the offset `checkpoint`, any after it, and the newest up to `committed`.
     That is the stored high watermark, from which a start after a crash begins. `offsets` ascend.
     """
     usable = [offset for offset in offsets if offset <= checkpoint]

@@ -102,8 +102,10 @@ class Roles(Generic[HostedT]):
         return Role(RoleStep.LEAD, leaves_fetcher, not hosted.leads_in(found.leader_epoch))
 
     def follow(self, hosted: HostedT, found: PartitionFacts) -> Role:
-        """Return what to do about a partition that another node leads: FETCH when its leader or leader epoch is new,
-        NOTHING otherwise. This node may have left the partition's replicas.
+        """Return what to do about a partition that this node does not lead: FETCH when its leader epoch is new.
+
+        NOTHING otherwise: it is fetched in that epoch already, has no leader, is offline here, or is assigned to other
+        nodes.
         """
         is_replica = self._node_id in found.replicas
         if found.leader < 0 or not is_replica or hosted.offline is not None:
@@ -158,9 +160,9 @@ class Roles(Generic[HostedT]):
     # High watermarks.
 
     def high_watermarks(self, all_hosted: Iterable[HostedT]) -> dict[Partition, int]:
-        """Return the high watermarks to store for the next start, of partitions with followers.
+        """Return the high watermarks to store for the next start, of partitions that other nodes have too.
 
-        If this node has the only replica, its log's end is the high watermark.
+        A partition whose only replica is here needs none: its log's end is the high watermark.
         """
         return {
             hosted.partition: hosted.high_watermark

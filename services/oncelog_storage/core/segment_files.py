@@ -43,7 +43,7 @@ class FoundFiles(NamedTuple):
     """The files that a starting node finds in a partition's folder."""
 
     leftovers: list[str]
-    """Files of interrupted writes and deletions. They are removed."""
+    """Files of interrupted writes and deletions. The starting node removes them, before it opens the log."""
     base_offsets: list[int]
     """The base offsets of the segments, ascending."""
     lone_indexes: list[str]
@@ -98,7 +98,7 @@ class SwapsFound(NamedTuple):
     """The replacements of segments by a cleaned one that a crash interrupted, as a starting node finds them."""
 
     undone: list[str]
-    """Files of replacements that were not decided. They are removed."""
+    """Files of replacements that were not decided. The starting node removes them, before it opens the log."""
     decided: list[Swap]
 
 

@@ -45,7 +45,7 @@ class SegmentState(ABC):
         self.base_offset = base_offset
         self.size_bytes = size_bytes
         self.created_ms = created_ms
-        """The time when the file was last written, in ms, for a segment that was there at the start."""
+        """The time when the segment was begun, in ms; for one found on disk, when its file was last written."""
         self.written_ms = 0
         """The time when this process last wrote to the segment, in ms; 0: it did not."""
         self.first_timestamp = -1

@@ -71,7 +71,8 @@ class Sync(NamedTuple):
     def ended(self, leader: PartitionReplica, *, is_wanted_again: bool) -> int | None:
         """Update the log after its sync. Return the offset up to which its records now count as stored on this node.
 
-        None: a part of what was synced was cut off meanwhile, and another sync is needed.
+        `is_wanted_again`: another sync was requested meanwhile, and newer records wait for that. None: a part of what
+        was synced was cut off meanwhile, and another sync is needed.
         """
         log = leader.log
         leader.is_flushing = is_wanted_again

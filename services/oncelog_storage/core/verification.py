@@ -151,7 +151,7 @@ class Verifications:
         last one is written. None: this leader does not know when the open transaction began.
 
         Clocks differ and are set back, so starts are compared for equality only. Epochs tell nothing here: a marker
-        that fences has the epoch behind that of its transaction. If no transaction is open, no marker is late. While
+        that fences has a higher epoch than its transaction. If no transaction is open, no marker is late. While
         the coordinator is being asked, such a marker may end the very transaction in question, and must take the guard
         away.
         """
