@@ -112,8 +112,11 @@ def create_app(
     ways_in: WaysIn = NO_WAYS_IN,
     recorder: RateRecorder | None = None,
 ) -> FastAPI:
-    """Return the FastAPI application with all routes and middleware. It starts nothing and sends nothing to
-    other roles.
+    """Return the FastAPI application with all routes and middleware. It starts nothing and sends nothing to other
+    roles.
+
+    `read_metrics` reads the metrics of other roles in this process, and `history` has their events. `ways_in` are the
+    ways to log in besides API tokens. `recorder` has the rates to show; None: one is made, which is not started.
     """
     roles = Roles(metadata, directory, settings.call_timeout_ms)
     audit = AuditLog(settings.audit_path, clock)

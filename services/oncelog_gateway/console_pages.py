@@ -123,8 +123,8 @@ class Pages:
     async def page_in_turns(
         self, turns: Turns, template: str, here: str, /, **values: object
     ) -> HTMLResponse:
-        """Render a page with many rows, and let other tasks of the event loop run in between; `page` renders
-        at one go.
+        """Render a page with many rows. `turns` lets other tasks of the event loop run in between; `page` renders
+        without a pause.
         """
         parts = []
         for part in self._parts(template, here, values):
