@@ -203,7 +203,9 @@ class Pages:
 
 
 class Steps(NamedTuple):
-    """Links to the pages of a list before and after the shown rows; None where there are none."""
+    """The numbers of the first and the last row that a page of a list shows, and links to the pages before and after
+    it; None where there are none.
+    """
 
     first: int
     last: int

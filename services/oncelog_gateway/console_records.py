@@ -71,9 +71,7 @@ def add_records(
         outcome: str = "",
         cursor: str = "",
     ) -> HTMLResponse:
-        """Show a topic's records. A field of the form that is left empty is no filter. Only REST can filter by an empty
-        key.
-        """
+        """Show a topic's records. A form field left empty is no filter; only REST can filter by an empty key."""
         begin = request.query_params.get("from", "") or "newest"
         is_committed = isolation == "read_committed"
         outcome = "" if is_committed else outcome

@@ -282,8 +282,8 @@ class Groups:
     async def offsets_of(
         self, group_ids: Iterable[str], partitions: Sequence[Partition] = ()
     ) -> dict[str, list[tuple[Partition, int]]]:
-        """Return the committed offsets of each group whose coordinator answers, in these partitions or in all. Each
-        coordinator is asked once.
+        """Return each group's committed offsets as (partition, offset), in these partitions or in all. Groups whose
+        coordinator does not answer are left out. Each coordinator is asked once.
         """
         of_coordinator: dict[int, list[str]] = {}
         for group_id in group_ids:

@@ -191,8 +191,9 @@ def _y(value: float, top: float) -> float:
 def _drawn(
     values: Sequence[float | None], top: float
 ) -> tuple[tuple[str, ...], tuple[tuple[float, float], ...]]:
-    """Return the parts of a line as SVG points, each point in the middle of its step. Parts of several steps are
-    strokes; parts of one step are dots. `top` is the value at the upper edge of the chart.
+    """Return the strokes and the dots of a line; each point stands in the middle of its step. A stroke has the SVG
+    points of several steps without a gap. A dot is a part of one step: x in percent of the width, y from the top. `top`
+    is the value at the upper edge of the chart.
     """
     parts: list[list[tuple[float, float]]] = [[]]
     for number, value in enumerate(values):

@@ -98,8 +98,8 @@ class LazyGroup(HelpfulGroup):
     def resolve_command(
         self, ctx: "Context", args: list[str]
     ) -> tuple[str | None, "Command | None", list[str]]:
-        """Find the command that was typed. For a name that does not exist the error suggests similar names, without
-        loading any command.
+        """Return the name of the command that was typed, the command, and its arguments. For a name that does not exist
+        the error suggests similar names, without loading any command.
         """
         if args and args[0] not in COMMANDS and not ctx.resilient_parsing:
             near = difflib.get_close_matches(args[0], self.list_commands(ctx))

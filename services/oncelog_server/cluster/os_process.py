@@ -65,7 +65,7 @@ class ProcessRef:
                 os.kill(self.pid, number)
 
     def signal_tree(self, number: int) -> "tuple[ProcessRef, ...]":
-        """Send a signal to this process and all that descend from it, and return all."""
+        """Send a signal to this process and to all that descend from it. Return references to all of them."""
         found = self._found()
         if found is None:
             return ()
