@@ -133,7 +133,8 @@ class Access:
     async def log_out(self, session: Session) -> None:
         """End the session: at once at this gateway, and at every other one soon after.
 
-        Raises KafkaError when no controller could be told. It is then told again each second, until it works.
+        Raises KafkaError when no controller has received the logout. The gateway then sends it again each second, until
+        a controller has it or the session would have ended by itself.
         """
         self.sessions.log_out(session, self._clock.now())
         try:

@@ -82,7 +82,7 @@ class AccessGuard:
         await self._app(scope, receive, send)
 
     def _key(self, scope: Scope) -> RouteKey | None:
-        """Return method and path of the route that will answer the request; None if no route will."""
+        """Return the method, and the path template of the route that will answer the request; None if no route will."""
         for route in self._routes:
             if route.matches(scope)[0] is Match.FULL:
                 return scope["method"], route.path
@@ -169,7 +169,7 @@ class AccessGuard:
 
 
 async def only_as_guarded(request: Request) -> None:
-    """Assert that the application answers by the very route whose role was checked."""
+    """Assert that the route that answers is the very one whose role `AccessGuard` has checked."""
     route = f"{request.method} {request.scope['route'].path}"
     assert request.scope.get(ROUTE_KEY) == route, (request.scope.get(ROUTE_KEY), route)
 
@@ -204,8 +204,8 @@ def session_cookie(request: Request, operators: Operators) -> str | None:
 
 
 def _forged(request: Request, caller: Caller) -> Response | None:
-    """Return the refusal of a changing request of a console session that another site may have caused (CSRF); None: it
-    comes from the console's own pages.
+    """Return the error response for a changing request of a console session that another site may have caused (CSRF).
+    None: the request comes from the console's own pages, only reads, or has a token.
 
     Those pages send an Origin header and the session's CSRF token, which other sites cannot read.
     """

@@ -91,8 +91,8 @@ class Acts:
 
 
 def _read(path: Path, bytes_max: int) -> tuple[list[Act], bool]:
-    """Return the acts in the order in which they began, and whether the whole file was read. Blocks; lines that are
-    no acts are left out.
+    """Return the acts in the last `bytes_max` bytes of the audit file, first those that began first, and whether this
+    is the whole file. Blocks; lines that are no acts are left out.
     """
     try:
         with path.open("rb") as file:

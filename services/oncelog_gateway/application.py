@@ -112,8 +112,8 @@ def create_app(
     ways_in: WaysIn = NO_WAYS_IN,
     recorder: RateRecorder | None = None,
 ) -> FastAPI:
-    """Return the FastAPI application with all routes and middleware. It starts nothing and sends nothing to
-    other roles.
+    """Return the FastAPI application with all routes and middleware. It starts nothing and sends nothing to others.
+    `read_metrics` reads metrics of other roles in this process. `ways_in` are the logins besides API tokens.
     """
     roles = Roles(metadata, directory, settings.call_timeout_ms)
     audit = AuditLog(settings.audit_path, clock)

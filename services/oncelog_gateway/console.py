@@ -49,8 +49,8 @@ from oncelog_gateway.subjects import KINDS, Kind, partition_of
 
 EVENTS_SHOWN_MAX: Final = 300
 EVENTS_GATHERED_MAX: Final = 8_000
-"""Events that are gathered into transactions at most: about a thousand transactions. The step that gathers them holds
-the event loop.
+"""The most events that the console sorts into transactions for one page: about a thousand transactions. While it does,
+the event loop does nothing else.
 """
 GROUPS_MAX: Final = 10_000
 ACTS_SHOWN_MAX: Final = 200

@@ -123,8 +123,8 @@ class Pages:
     async def page_in_turns(
         self, turns: Turns, template: str, here: str, /, **values: object
     ) -> HTMLResponse:
-        """Render a page with many rows, and let other tasks of the event loop run in between; `page` renders
-        at one go.
+        """Render a page with many rows. `turns` lets other tasks of the event loop run in between; `page` renders
+        without a pause.
         """
         parts = []
         for part in self._parts(template, here, values):
@@ -203,7 +203,9 @@ class Pages:
 
 
 class Steps(NamedTuple):
-    """Links to the pages of a list before and after the shown rows; None where there are none."""
+    """The numbers of the first and the last row that a page of a list shows, and links to the pages before and after
+    it; None where there are none.
+    """
 
     first: int
     last: int

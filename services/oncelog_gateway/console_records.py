@@ -48,11 +48,11 @@ class RecordRow(NamedTuple):
     moment: str
     preview: str
     is_soft: bool
-    """True if there is no value to be seen."""
+    """True if the value is null or empty; `preview` then says so in words."""
     shown: str
     """The text that unfolds: in lines where the value is JSON, in hex where it is no text."""
     fields: Sequence[tuple[str, str]]
-    """Names and values of the fields, for Kafka's own records."""
+    """Names and values of the decoded fields, for a record of one of Kafka's internal topics; empty for others."""
 
 
 def add_records(
@@ -71,7 +71,7 @@ def add_records(
         outcome: str = "",
         cursor: str = "",
     ) -> HTMLResponse:
-        """Show a topic's records. An empty field of the form is not given; REST can ask for an empty key."""
+        """Show a topic's records. A form field left empty is no filter; only REST can filter by an empty key."""
         begin = request.query_params.get("from", "") or "newest"
         is_committed = isolation == "read_committed"
         outcome = "" if is_committed else outcome

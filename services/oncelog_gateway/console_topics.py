@@ -22,10 +22,10 @@ class TopicRow(NamedTuple):
     name: str
     partition_count: int
     read_count: int
-    """Partitions whose leader was asked and answered."""
+    """Number of partitions whose leader answered."""
     size_bytes: int
     held_count: int
-    """Partitions in which a transaction holds the last stable offset."""
+    """Number of partitions in which a transaction holds the last stable offset."""
     lso_lag: int
     oldest: PartitionStatus | None
     """The partition that is held back the most."""

@@ -21,12 +21,14 @@ from oncelog_gateway.roles import Roles
 
 LOOKS_MAX: Final = 100
 LOOKS_AT_ONCE: Final = 8
-"""Partitions that are read at the same time, to see whether their last offsets before an open transaction are markers
-and aborted records.
+"""Partitions that are read at the same time, to see whether a group has only markers and aborted records left before an
+open transaction.
 """
 LOOK_OFFSETS_MAX: Final = 1_000
 LOOK_BYTES_MAX: Final = 64 << 10
-"""Bytes that are read of one such partition. If more is left, some of it is taken for records."""
+"""Bytes that are read of one such partition. If they do not reach the last stable offset, the group does not count as
+blocked.
+"""
 
 
 class Reading(NamedTuple):
@@ -53,9 +55,9 @@ class Standing(NamedTuple):
     """The progress of one group in all its partitions together, and the transaction that blocks it for the longest."""
 
     lag: int | None
-    """The group's lag; None: it is known for no partition."""
+    """The group's lag in offsets, summed over its partitions; None: it is known for no partition."""
     committed_count: int
-    """Partitions with a committed offset."""
+    """Number of partitions in which the group has committed an offset."""
     readable: int
     held_back: int
     blocked_by: LsoHolder | None

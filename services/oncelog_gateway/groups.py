@@ -86,9 +86,7 @@ class Groups:
         self._blocked = BlockedReadings(roles)
 
     async def page(self, *, states: Sequence[str], paging: PageRequest) -> GroupPage:
-        """Return a page of groups in order of id. A coordinator that does not answer is named in the page. Only if none
-        answers, this raises.
-        """
+        """Return a page of groups by id, and which coordinators did not answer. Only if none did, this raises."""
         rows, failures = await self._listed(states)
         if failures and len(failures) == len(self._roles.group_coordinators()):
             raise failures[0]
@@ -203,8 +201,8 @@ class Groups:
     async def _unstable(
         self, found: Mapping[Partition, pb.OffsetFetchResponse.Offset]
     ) -> tuple[dict[int, UnstableOffset], tuple[KafkaError, ...]]:
-        """Return the open transactions that are about to change these committed offsets, by producer id. The failures
-        of coordinators that did not answer come with them.
+        """Return, by producer id, the open transactions that are about to change these committed offsets, and the
+        failures of coordinators that did not answer.
         """
         producers = {one: None for offset in found.values() for one in offset.pending_producer_ids}
         known, silent = await self._transactions.of_producers(list(producers))
@@ -253,8 +251,8 @@ class Groups:
         )
 
     async def standings(self, group_ids: Sequence[str], partitions_max: int) -> dict[str, Standing]:
-        """Return how far each of these groups has read. Partitions beyond the limit are left out, and so are the groups
-        of a coordinator that does not answer.
+        """Return how far each of these groups has read, in the first `partitions_max` partitions of all groups
+        together. Groups of a coordinator that does not answer are left out.
         """
         offsets = await self.offsets_of(group_ids)
         asked = dict.fromkeys(partition for one in offsets.values() for partition, _ in one)
@@ -284,8 +282,8 @@ class Groups:
     async def offsets_of(
         self, group_ids: Iterable[str], partitions: Sequence[Partition] = ()
     ) -> dict[str, list[tuple[Partition, int]]]:
-        """Return the committed offsets of each group whose coordinator answers, in these partitions or in all. Each
-        coordinator is asked once.
+        """Return each group's committed offsets as (partition, offset), in these partitions or in all. Groups whose
+        coordinator does not answer are left out. Each coordinator is asked once.
         """
         of_coordinator: dict[int, list[str]] = {}
         for group_id in group_ids:
@@ -439,7 +437,9 @@ def _refusal(error_code: int, group_id: str) -> str:
 def _fetch(
     group_ids: Iterable[str], partitions: Sequence[Partition] = (), *, with_pending: bool = False
 ) -> pb.OffsetFetchRequest:
-    """Return the OffsetFetch request for these groups, in these partitions, or in all if none is given."""
+    """Return the OffsetFetch request for these groups, in these partitions, or in all if there are none. The answer to
+    `with_pending` also names the producers whose open transactions are about to change an offset.
+    """
     by_topic: dict[str, list[int]] = {}
     for one in partitions:
         by_topic.setdefault(one.topic, []).append(one.partition)

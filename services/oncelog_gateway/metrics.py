@@ -26,8 +26,8 @@ ReadMetrics = Callable[[], Iterable[RoleMetric]]
 
 _PARTITION_LABELS: Final = ["topic", "partition"]
 _MAY_COUNT_AS_LATE_MS: Final = 300_000
-"""Age from which a partition leader may count a two-phase transaction as late. A leader waits for at least this long
-beyond the longest timeout, and does not know which transaction has none.
+"""Age in milliseconds from which a partition leader may count a two-phase transaction as late. A leader does not know
+that it has no timeout, and waits for at least this long beyond the longest one.
 """
 _LATENCY_BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
 
@@ -220,8 +220,8 @@ def _of_partitions(partitions: list[PartitionStatus]) -> Iterable[Metric]:
 
 
 def _seconds(row: PartitionStatus, read: Callable[[LsoHolder], int | None]) -> float | None:
-    """Return a time of the transaction at a partition's last stable offset, in seconds; 0 if there is none. None: the
-    leader did not answer, or the time is not known.
+    """Return, in seconds, the time that `read` finds in the transaction at a partition's last stable offset; 0 if there
+    is no transaction. None: the leader did not answer, or the time is not known.
     """
     if row.failure is not None:
         return None

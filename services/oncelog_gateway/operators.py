@@ -62,7 +62,9 @@ class Operators:
         return self._is_trusted(_remote_address(request))
 
     def address_of(self, request: Request) -> str:
-        """Return the client's address. Behind trusted proxies it is the last address that none of them has."""
+        """Return the client's address. On a connection from a trusted proxy it is the last address in X-Forwarded-For
+        that belongs to no trusted proxy.
+        """
         found = _remote_address(request)
         forwarded = ",".join(request.headers.getlist("x-forwarded-for")).split(",")
         while self._is_trusted(found) and forwarded:

@@ -44,11 +44,11 @@ class Overview(NamedTuple):
     held: list[Partition]
     """Partitions that are held back for some time, those first where most is held back."""
     topic_count: int
-    """Topics without Kafka's own, as in the list of topics."""
+    """Number of topics, without Kafka's internal ones."""
     partition_count: int
-    """Partitions of these topics."""
+    """Number of partitions of these topics."""
     group_count: int | None
-    """Consumer groups; None: no coordinator answered."""
+    """Number of consumer groups; None: a coordinator did not answer."""
 
 
 class Overviews:

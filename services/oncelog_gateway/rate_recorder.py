@@ -37,7 +37,7 @@ _GROUPS_SHARE: Final = 10
 OLDER: Final = "says nothing (older version)"
 
 GroupLevels = Mapping[str, tuple[float, float]]
-"""By consumer group, the records that can be read and those that are held back."""
+"""By consumer group, how many offsets it can read and how many open transactions hold back from it."""
 Answer = DescribeProcessResponse | str
 """The answer of a process, or the reason why there is none."""
 
@@ -99,8 +99,8 @@ class RateRecorder:
             self._wake.set()
 
     def topic_rates(self) -> tuple[Mapping[str, TopicRate], int]:
-        """Return the rates of the last minute by topic, and how many milliseconds they are taken over. It is 0 before
-        the second reading.
+        """Return the rates of the last minute by topic, and how many milliseconds they are taken over: 0 before the
+        second reading.
         """
         if not self._recent:
             return {}, 0
@@ -184,7 +184,7 @@ class RateRecorder:
 
     def _expected(self, told: Iterable[str], role: str) -> set[str]:
         """Return the names of the processes whose answers are needed before this role's counters can be added up.
-        Processes of an older version that cannot answer are not among them.
+        `told` are the processes that answered. Silent ones of an older version, which cannot answer, are left out.
         """
         silent = [name for name, why in self.silent.items() if why != OLDER]
         return {name for name in (*told, *silent) if name.startswith((f"{role} ", "node "))}

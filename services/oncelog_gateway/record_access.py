@@ -60,8 +60,8 @@ class RecordAccess:
     def check(
         self, caller: Caller | None, address: str, topic: str, operation: Operation = Operation.READ
     ) -> str:
-        """Return the reason why this caller may read the topic's records, or write them. Raises RecordsClosedError,
-        with the commands that would allow it, if the caller may not.
+        """Return in words why this caller may read the topic's records, or write them. `address` is the caller's, for
+        ACLs with a host. Raises RecordsClosedError, with the commands that would allow it, if the caller may not.
         """
         is_anonymous = caller is None or caller is ANONYMOUS
         if caller is not None and not is_anonymous and caller.role is Role.ADMIN:

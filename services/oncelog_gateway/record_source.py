@@ -34,7 +34,7 @@ EXPANSION: Final = 16
 UNREADABLE_BYTES: Final = 4 << 20
 """Bytes that a batch which cannot be shown counts as: it may have been decompressed in vain."""
 ASKED_MAX: Final = 200
-"""Transactions of one page that leaders are asked about. With a filter of outcomes most of them may not be shown."""
+"""The most transactions of one page whose outcomes are asked of leaders. A filter by outcome may hide most of them."""
 SHOWN_BYTES_MAX: Final = 4 << 20
 """Bytes of the keys, values and headers of one page."""
 
@@ -60,7 +60,7 @@ class FromOffset(NamedTuple):
 
 
 class FromTime(NamedTuple):
-    """Begin at the first record that is not older than the timestamp, and read forward."""
+    """The reader's choice to begin at the first record that is not older than the timestamp, and to read forward."""
 
     timestamp_ms: int
 
@@ -102,12 +102,12 @@ class PageSoFar:
     record_bytes: int = 0
     """Bytes of the records that were looked at, decompressed."""
     looked: int = 0
-    """Records that were looked at."""
+    """Number of records that were looked at, shown or not."""
     aborted: int = 0
     markers: int = 0
     filtered: int = 0
     asked: int = 0
-    """Transactions that a leader was asked about."""
+    """Number of transactions that a leader was asked about."""
     failures: dict[str, KafkaError] = field(default_factory=dict)
     unreadable_from: int = 0
     """The offset at which the present window begins, or at which a batch in it begins that cannot be shown."""

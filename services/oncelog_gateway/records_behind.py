@@ -13,7 +13,7 @@ from oncelog_gateway.core.held_back import Behind
 from oncelog_gateway.roles import Roles
 
 BYTES_MAX: Final = 1 << 20
-"""Bytes that are read of one partition. A group further behind has records to read in any case."""
+"""Bytes that are read of one partition. What lies behind these is not counted; `Behind.is_whole` says so."""
 
 
 class RecordsBehind:

@@ -96,8 +96,9 @@ class ReplicaMoves:
     async def _begin(
         self, moves: Sequence[Move], in_motion_max: int
     ) -> tuple[list[Move], dict[Partition, KafkaError]]:
-        """Begin as many moves as fit, those that copy data first. Once no such move is left, it reorders replicas,
-        which decides the preferred leaders. Returns the moves that were begun, and the errors of the others.
+        """Begin moves that copy data, so many that at most `in_motion_max` partitions are being reassigned. If there is
+        no such move, reorder replicas, which decides the preferred leaders. Returns the moves that were begun, and the
+        errors of those that failed.
         """
         copies = [move for move in moves if move.copies]
         room = max(0, in_motion_max - _under_way_count(self._roles.image))

@@ -23,8 +23,8 @@ _SHOWN_HOST_LENGTH_MAX: Final = 100
 
 
 class RequestGuard:
-    """Counts every request by its route, and refuses requests with a foreign Host or Origin and those beyond the limit.
-    It buffers nothing.
+    """Counts every request by its route. Refuses requests with a foreign Host or Origin, and those beyond the number
+    that the gateway answers at the same time. It buffers nothing.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics, settings: GatewaySettings) -> None:
@@ -60,8 +60,8 @@ class RequestGuard:
             self._metrics.count_request(method, route, status, time.monotonic() - started)
 
     async def _work(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, but only so many at the same time. So connections remain for `/health`, which is always
-        answered.
+        """Pass the request on, or answer 503 if too many are being answered already. So connections remain for
+        `/health`, which is always answered.
         """
         if scope["path"] == HEALTH_PATH:
             await self._app(scope, receive, send)
@@ -97,8 +97,8 @@ class RequestGuard:
 
 
 def _is_from_another_site(scope: Scope, host: bytes) -> bool:
-    """True if a browser sends this request for a page of another site. Where nobody has to log in, only the browser's
-    headers tell.
+    """True if a browser sends this request, which may change something, for a page of another site. Where nobody has to
+    log in, only the browser's headers tell.
     """
     if scope["method"] in READING_METHODS:
         return False

@@ -25,7 +25,7 @@ class NamedWriters(NamedTuple):
     names: Mapping[int, str]
     """Transactional ids by producer id."""
     partition_count: int
-    """Partitions that were read."""
+    """Number of partitions that were read."""
 
 
 class TopicWriters:

@@ -57,7 +57,7 @@ from oncelog_gateway.roles import Listing, Roles
 T = TypeVar("T", OpenTransaction, AbortMarker)
 TransactionT = TypeVar("TransactionT", bound=Transaction)
 WouldReadOn = Callable[[Sequence[Partition], int], Awaitable[str]]
-"""Returns which groups wait for this producer in these partitions, in words (`waiting_groups.py`)."""
+"""Given partitions and a producer id: returns in words which groups wait for that producer (`waiting_groups.py`)."""
 NAMES_MAX: Final = 5
 
 
@@ -138,8 +138,8 @@ class Transactions:
         late_only: bool = False,
         two_phase_only: bool = False,
     ) -> TransactionsFound:
-        """Return the most urgent transactions: open ones, oldest first, then the others, newest first. Rows are made
-        only for those that are shown, as there may be very many. Raises KafkaError for an invalid pattern.
+        """Return the most urgent transactions after the first `skipped`: open ones, oldest first, then the others,
+        newest first. Rows are made only for those, as there may be very many. Raises KafkaError for an invalid pattern.
         """
         is_all = late_only or two_phase_only
         listing = await self._roles.list_transactions(

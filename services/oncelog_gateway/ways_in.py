@@ -28,8 +28,8 @@ NO_WAYS_IN: Final = WaysIn()
 
 
 def ways_in(settings: AccessSettings, host: str) -> WaysIn:
-    """Read the admin token file and the OIDC keys that the settings name, and return them. Raises OncelogError for
-    settings that would let everybody in.
+    """Read the admin token file and the OIDC keys that the settings name, and return them. `host` is the address that
+    the gateway binds. Raises OncelogError for settings that would let everybody in there.
     """
     if settings.authentication == "loopback" and not is_loopback(host):
         raise OncelogError(

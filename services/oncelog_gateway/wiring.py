@@ -149,7 +149,7 @@ class GatewayRole:
 
         class Server(uvicorn.Server):
             """A uvicorn server that handles no signals, because these belong to the whole process. uvicorn would check
-            ten times a second whether it shall end; this one is told.
+            ten times a second whether it must end; this one waits for an event.
             """
 
             @contextmanager

@@ -128,8 +128,8 @@ def _kind_of(folder: Path) -> str:
 
 
 def _hold_stopped(stack: ExitStack, folder: Path, kind: str) -> None:
-    """Lock a stopped log's folder until the stack ends, so that no process can use it meanwhile. Raises OncelogError if
-    one runs.
+    """Lock a stopped log's folder until the stack ends, so that no process can use it meanwhile. `kind` is `up` or
+    `cluster`. Raises OncelogError if a process of the log runs.
     """
     if kind == UP:
         stack.enter_context(DataFolder(folder, is_ephemeral=False))

@@ -63,7 +63,7 @@ class EmbeddedLog(Addresses):
 
     roles: "Roles"
     failure: Callable[[], Coroutine[object, object, BaseException]]
-    """Returns the reason why the process cannot go on, once there is one."""
+    """Waits until the process cannot go on, and returns the error that is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,9 @@ async def _controller(
 
 
 def _configs(settings: EmbeddedSettings, data: Path, sources: Sources) -> dict[str, str]:
-    """Return the settings of every role under Kafka's names, as a client reads them with DescribeConfigs."""
+    """Return the settings of storage, coordinator and listener under Kafka's names, as a client reads them with
+    DescribeConfigs.
+    """
     from oncelog_coordinator.settings import CoordinatorSettings
     from oncelog_listener.settings import ListenerSettings
     from oncelog_storage.settings import StorageSettings

@@ -25,8 +25,8 @@ def open_privately(path: str, flags: int) -> int:
 
 
 class DataFolder:
-    """A data folder that is locked when the `with` block is entered and released at its end. An ephemeral folder is
-    then removed.
+    """A data folder that is locked when the `with` block is entered and released at its end. An ephemeral one is a new
+    temporary folder, whatever `path` says, and is removed at the end.
 
     Raises OncelogError when the folder cannot be written or another process holds it.
     """

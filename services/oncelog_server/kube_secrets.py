@@ -11,8 +11,8 @@ NOT_FOUND: Final = 404
 OPAQUE: Final = "Opaque"
 TLS: Final = "kubernetes.io/tls"
 KEPT: Final = {"helm.sh/resource-policy": "keep"}
-"""Annotation that makes Helm keep the Secret. A former chart had it among its own objects, and an upgrade would
-delete it.
+"""Annotation that makes Helm keep the Secret. An older version of the chart listed the Secret among its objects, so an
+upgrade from it would delete the Secret.
 """
 
 

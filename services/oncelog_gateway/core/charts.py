@@ -13,7 +13,7 @@ from oncelog_gateway.core.wording import duration, rate, size
 HEIGHT: Final = 150
 WIDTH: Final = 1_000
 LINES_MAX: Final = 6
-"""Lines of a chart that a reader can still tell apart. The other lines are drawn as one."""
+"""The most lines of a chart that a reader can tell apart. The other lines are drawn as one, their sum."""
 
 
 LATEST_STEPS: Final = 6
@@ -25,9 +25,9 @@ class ChartLine(NamedTuple):
     name: str
     look: str
     strokes: tuple[str, ...]
-    """Points of each part of the line that has no gap."""
+    """SVG points (`x,y x,y`), one text for each part of the line that is longer than one step and has no gap."""
     dots: tuple[tuple[float, float], ...]
-    """Points of those parts of the line that are one step long."""
+    """The parts of the line that are one step long: x in percent of the width, y from the top."""
     latest: str
     href: str
 
@@ -89,7 +89,8 @@ def chart_of(
 
     A look is a line's colour and dashes. `looks` has the looks that other charts gave to names, and new ones are added
     to it. `newest` has the same lines with finer steps: the value that is shown as the present one is read from them.
-    `coarse` marks the steps that one reading of a much longer time covers.
+    `coarse` marks the steps that one reading of a much longer time covers. `since_ms` is when the recording began,
+    which the chart marks; None: no mark. `links` gives the URL that a line's name leads to.
     """
     shown = [one for one in _shown(found) if any(value is not None for value in one.values)]
     if not shown:
@@ -190,8 +191,9 @@ def _y(value: float, top: float) -> float:
 def _drawn(
     values: Sequence[float | None], top: float
 ) -> tuple[tuple[str, ...], tuple[tuple[float, float], ...]]:
-    """Return the parts of a line as SVG points, each point in the middle of its step. Parts of several steps are
-    strokes; parts of one step are dots.
+    """Return the strokes and the dots of a line; each point stands in the middle of its step. A stroke has the SVG
+    points of several steps without a gap. A dot is a part of one step: x in percent of the width, y from the top. `top`
+    is the value at the upper edge of the chart.
     """
     parts: list[list[tuple[float, float]]] = [[]]
     for number, value in enumerate(values):
@@ -237,7 +239,9 @@ def _bands(coarse: Sequence[bool]) -> tuple[tuple[float, float], ...]:
 
 
 def _marked(value: float, say: Callable[[float], str]) -> str:
-    """Return the label of a mark on the value axis, without decimals that say nothing."""
+    """Return the label of a mark on the value axis, without a zero behind the point. `say` writes a value with its
+    unit.
+    """
     return say(value).replace(".0", "", 1) if value else "0"
 
 

@@ -11,7 +11,7 @@ from oncelog.telemetry.events import Event
 from oncelog_gateway.core.wording import duration
 
 RECENT_MS: Final = 60_000
-"""Refusals and loops that are older than this count as past."""
+"""Refused requests that are older than this are not reported, because their cause is taken to be over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class PartitionFacts:
     leader: int
     """Node id of the leader; -1: the partition has none."""
     dead_replicas: tuple[int, ...] = ()
-    """Node ids of replicas that do not live."""
+    """Ids of the nodes that have a replica and are fenced or no longer registered."""
     last_stable_offset: int | None = None
     high_watermark: int | None = None
     holder: HolderFacts | None = None
@@ -126,7 +126,9 @@ class TransactionFacts:
     (KIP-939).
     """
     owner: tuple[int, int] | None = None
-    """Producer id and epoch of the producer for which the transaction was kept; None: it was not kept."""
+    """Id and epoch of the newer producer that kept this two-phase transaction open (KIP-939); only that one may end it.
+    None: no producer has kept it.
+    """
     partitions: tuple[PartitionFacts, ...] = ()
     changed_ms: int = -1
     """Time at which the coordinator last changed the transaction's state; -1: not known."""

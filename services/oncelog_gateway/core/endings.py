@@ -88,8 +88,8 @@ def explain_command(transactional_id: str) -> str:
 
 
 def complete_command(transactional_id: str, prepared: str, outcome: str) -> str:
-    """Return the command that commits or aborts a two-phase transaction. Without --execute it only shows what would
-    happen.
+    """Return the command that ends a two-phase transaction. `prepared` is its identity, such as `42:7`, and `outcome`
+    is `commit` or `abort`. Without --execute the command only shows what would happen.
     """
     return (
         f"oncelog transactions complete --prepared {prepared} --{outcome}"

@@ -1,8 +1,8 @@
 """Says in words whether a producer gets a new epoch with each transaction (KIP-890), and what to do if not.
 
-By the epoch a broker tells a late request of an ended transaction from one of the next. Client and cluster must both
-support that. With transaction.version 0 or 1, or an older client, many transactions share an epoch. Then the connection
-tells most of them apart (docs/architecture/delayed-requests.md).
+By the producer epoch, a broker can tell a late request of an ended transaction from a request of the next one. Client
+and cluster must both support that. With transaction.version 0 or 1, or an older client, many transactions share an
+epoch. Then the connection tells most of them apart (docs/architecture/delayed-requests.md).
 """
 
 from typing import Final, NamedTuple
@@ -10,13 +10,13 @@ from typing import Final, NamedTuple
 OWN_EPOCHS: Final = 2
 """The transaction version from which on each transaction has an epoch of its own."""
 _NOT_BEGUN: Final = ("Empty", "Dead")
-"""States in which the version says nothing: no transaction was begun."""
+"""Transaction states in which the version of the producer's protocol is not known: it has begun no transaction."""
 
 
 class EpochAdvice(NamedTuple):
     text: str
     command: str
-    """Empty: no command changes that."""
+    """The command that `text` recommends; empty: there is none."""
 
 
 def _is_shared(state: str, transaction_version: int) -> bool:

@@ -29,9 +29,9 @@ class OffsetFacts:
     held: PartitionFacts | None = None
     """The partition's facts, where an open transaction holds back records that the group has not read."""
     held_back: int = 0
-    """Offsets of the lag that are held back."""
+    """Number of offsets, a part of `lag`, that an open transaction holds back."""
     is_blocked: bool = False
-    """True if nothing is left to read before the open transaction that holds the partition back."""
+    """True if the group has read everything before the open transaction that holds back the rest."""
 
     @property
     def name(self) -> str:

@@ -18,7 +18,9 @@ from oncelog.wording import counted
 from oncelog_gateway.core.wording import duration
 
 LONG_MS: Final = 10_000
-"""Age below which an open transaction is ordinary: every partition of a busy topic has one at any time."""
+"""Age in milliseconds from which an open transaction counts as long. Every partition of a busy topic has a younger one
+at any time.
+"""
 HELD_BACK: Final = (
     "offsets held back: what no read_committed reader gets before an open transaction ends"
 )
@@ -27,27 +29,29 @@ HELD_BACK: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """The records between a group's committed offset and the end of what was read of the partition, counted by kind."""
+    """The numbers of records between a group's committed offset and `read_to`, by kind."""
 
     records: int = 0
-    """Records of committed transactions, and records of no transaction."""
+    """Number of records that a read_committed consumer gets: those of committed transactions and of no transaction."""
     aborted: int = 0
     markers: int = 0
     is_whole: bool = True
-    """True if everything up to the high watermark was read."""
+    """True if the partition was read up to the wanted end: its high watermark or its last stable offset."""
     read_to: int = -1
     """The offset after the last one that was read."""
 
 
 class Unread(NamedTuple):
-    """The lag of a group in one partition, in two parts: the offsets that it can read now, and those that an open
-    transaction holds back.
+    """The lag of a group in one partition, as two numbers of offsets: those that it can read now, and those that an
+    open transaction holds back.
     """
 
     readable: int
-    """Offsets up to the last stable offset, markers and aborted records included."""
+    """Number of offsets from the group's committed offset to the last stable offset. Markers and aborted records count.
+    """
     held_back: int
-    """Offsets from the last stable offset, or from the committed offset where that is greater, to the high watermark.
+    """Number of offsets from the last stable offset, or from the committed offset where that is greater, to the high
+    watermark.
     """
 
 
@@ -62,8 +66,9 @@ def unread(offset: int, last_stable_offset: int, high_watermark: int) -> Unread:
 
 
 def may_be_blocked(offset: int, last_stable_offset: int, high_watermark: int) -> bool:
-    """True if the three offsets allow that the group is blocked. It is blocked if no record is left before the last
-    stable offset, which the offsets alone do not tell.
+    """True if an open transaction holds something back and the group's committed offset (`offset`) is not beyond the
+    last stable offset. Then the group is blocked unless it has records left to read, which the offsets alone do not
+    tell.
     """
     return offset <= last_stable_offset and bool(
         unread(offset, last_stable_offset, high_watermark).held_back

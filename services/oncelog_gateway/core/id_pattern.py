@@ -1,7 +1,7 @@
 """Patterns of transactional ids as operators type them: `payments-*`.
 
 They are translated for coordinators, which take RE2 regular expressions (docs/kafka-facts.md, 3). In a pattern only the
-star is special. So every text is a valid pattern, and no character of an id has to be escaped.
+star is special, and it may stand at most three times. So no character of an id has to be escaped.
 """
 
 import re

@@ -45,8 +45,8 @@ _STATES: Final = (
 
 
 def decoded(topic: str, record: Record) -> Decoded | None:
-    """Return the record's type and the fields of its key and value, by name. A null value gives `removed`. None: the
-    topic is not an internal one, or the record cannot be decoded.
+    """Return the record's type and the fields of its key and value, by name. For a null value the field `removed` is
+    True. None: the topic is not an internal one, or the record cannot be decoded.
     """
     kinds = _OF_TOPIC.get(topic)
     if kinds is None or record.key is None:
@@ -86,7 +86,9 @@ def _or_none(length: Codec, codec: Codec) -> Codec:
 
 
 def _size(name_of: Codec) -> Codec:
-    """Return a codec that reads bytes and returns only how many there were. `name_of` reads the name before them."""
+    """Return a codec that reads bytes and returns only how many there were. `name_of` is the codec of the bytes
+    themselves.
+    """
     return converted(name_of, len, bytes)
 
 

@@ -36,7 +36,7 @@ class Seen(NamedTuple):
     name: str
     since: Since = NOT_KNOWN
     nodes: tuple[int, ...] = ()
-    """For a partition: the nodes that lack what they should have of it, such as an answer or a replica in sync."""
+    """For a partition: the nodes at fault, such as the leader that does not answer or the replicas out of sync."""
     what: str = ""
 
 
@@ -205,9 +205,7 @@ def _partitions(found: Sequence[Seen]) -> str:
 
 
 def _missing(found: Sequence[Seen]) -> list[int]:
-    """Return the nodes that have a fault for these partitions, such as a replica out of sync. The node with most of
-    them comes first.
-    """
+    """Return the nodes that are at fault for these partitions (`Seen.nodes`), first those with most partitions."""
     counts = Counter(node for one in found for node in one.nodes)
     return [node for node, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
 

@@ -34,7 +34,7 @@ class OverviewFacts:
     hanging: Sequence[Hang] = ()
     blocked: Sequence[BlockedGroup] = ()
     undecided: Sequence[Undecided] = ()
-    """Transactions that are late, and two-phase ones that are open for long: the oldest of each."""
+    """The oldest of the transactions that are late, and of the two-phase ones that are open for long."""
     undecided_count: int = 0
     leaderless: Sequence[Seen] = ()
     unanswered: Sequence[Seen] = ()
@@ -42,16 +42,16 @@ class OverviewFacts:
     unowned: Sequence[Seen] = ()
     """Shards without a coordinator, such as `transaction shards 0–3`."""
     fenced: Sequence[Seen] = ()
-    """Nodes that do not answer the controller. Their `what` says what each does."""
+    """Nodes that are fenced, as they do not answer the controller. Their `what` names the roles of each."""
     behind: Sequence[Seen] = ()
     """Partitions with a replica out of sync."""
     queues: Sequence[Queue] = ()
     silent: Mapping[Check, Sequence[str]] = field(default_factory=dict)
-    """Roles that did not answer, in words, by the check that needed them: its result is not known."""
+    """By check, the errors of the roles that it needed and that did not answer: its result is not known."""
     node_count: int = 0
     partition_count: int = 0
     unasked_count: int = 0
-    """Partitions beyond the limit, whose leaders were not asked what holds them back."""
+    """Number of partitions beyond the limit, whose leaders were not asked what holds them back."""
     open_count: int = 0
     group_count: int = 0
 

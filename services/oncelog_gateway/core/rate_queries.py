@@ -11,8 +11,8 @@ from oncelog_gateway.core.rate_ring import Line
 WINDOW_MIN_S: Final = 60
 """Seconds that a rate is taken over at least: four scrapes at the usual interval."""
 _PROCESS: Final = "* on (job, instance) group_right oncelog_process"
-"""A join with `oncelog_process`, whose value is 1 and whose labels have the names. Under `oncelog up` every role has
-one address.
+"""A join with the series `oncelog_process`. Its value is 1, and its labels name the role and the node of a process.
+Under `oncelog up` all roles are scraped at one address.
 """
 
 

@@ -17,10 +17,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 OTHERS: Final = ""
-"""The name of the line that those names share which have no place of their own."""
+"""The name of the line that all names of a group share which have no line of their own."""
 _NAN: Final = math.nan
 _PROMOTED_ABOVE: Final = 2.0
-"""A busy name takes the place of the idlest one if it is more than this many times as busy. With less, two names
+"""A busy name takes over the line of the idlest one if it is more than this many times as busy. With less, two names
 would take turns.
 """
 _COARSE_STEPS: Final = 2
@@ -63,7 +63,7 @@ class _Tier:
         self.head = -1
         """The newest step that has a place. Steps are counted since 1970."""
         self.covered_ms = array("f", [0.0]) * spec.steps
-        """For each step, how many milliseconds of it were seen."""
+        """For each step, how many milliseconds of it the readings cover."""
         self.coarse = bytearray(spec.steps)
         """For each step, 1 if one reading of a much longer time covered it."""
         self.lines: dict[tuple[str, str], array[float]] = {}
@@ -134,7 +134,7 @@ class RateRing:
         self._group_of = {family: group for group in groups.values() for family in group.families}
         self._tiers = [_Tier(one) for one in tiers]
         self._weights: dict[str, dict[str, float]] = {name: {} for name in groups}
-        """For each group, how busy the names are that have a place."""
+        """For each group, the names that have a line of their own, and how busy each is."""
 
     def size_bytes(self) -> int:
         return sum(

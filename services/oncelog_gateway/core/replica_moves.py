@@ -163,8 +163,8 @@ class _Cluster:
         return tuple(target)
 
     def _heir(self, topic: str, rest: Sequence[int]) -> int:
-        """Return the node for a new replica of a partition: first one on another rack than `rest`, then the
-        one with the fewest replicas.
+        """Return the node for a new replica of a partition whose other replicas are on the nodes `rest`. A node on
+        another rack than these comes first, then the one with the fewest replicas.
         """
         racks = {self._rack(one) for one in rest}
 

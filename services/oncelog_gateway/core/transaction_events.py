@@ -55,7 +55,9 @@ def silence_of(facts: TransactionFacts, ended: Event) -> int:
 
 
 def old_client(facts: TransactionFacts, ended: Event | None) -> str:
-    """Return in words which client used the transactional id before the event `ended`."""
+    """Return in words which client used the transactional id before the event `ended`; None: the last one that is
+    known.
+    """
     known = newest(
         facts.events,
         lambda e: bool(e.text("client_host")) and (ended is None or e.time_ms < ended.time_ms),

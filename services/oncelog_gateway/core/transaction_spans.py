@@ -69,8 +69,8 @@ class Span:
         return max((self.ended_ms or now_ms) - self.began_ms, 0)
 
     def phases(self, now_ms: int) -> list[tuple[Phase, int, int]]:
-        """Return the phases of the transaction with begin and end, in order and without a gap. The clocks of two roles
-        may disagree: such times are moved into order.
+        """Return (phase, begin, end) for each phase of the transaction, in order and without a gap. Times are
+        milliseconds since 1970. The clocks of two roles may disagree: such times are moved into order.
         """
         until = max(self.ended_ms or now_ms, self.began_ms)
         decided = min(max(self.decided_ms or until, self.began_ms), until)

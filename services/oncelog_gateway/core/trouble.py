@@ -50,7 +50,7 @@ class Trouble:
     to_do: str
     command: str
     page: str
-    """The console's page about the subject."""
+    """URL path of the console's page about the subject."""
     groups: tuple[str, ...] = ()
     """The first of the consumer groups that the trouble blocks."""
 

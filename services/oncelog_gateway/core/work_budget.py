@@ -9,15 +9,15 @@ from typing import Final
 
 SHARE: Final = 0.25
 BURST_S: Final = 0.05
-"""Seconds of work that can be saved up. A page that somebody waits for takes less, so it only has the rests between
-its turns.
+"""The most seconds of work that can be saved up. A page that somebody waits for needs less, so it waits only for the
+`REST` after each of its turns.
 """
 REST: Final = 2.0
 """The rest after each turn, as a multiple of the turn. A commit that is under way crosses the loop several times
 meanwhile.
 """
 WAIT_MAX_S: Final = 0.25
-"""The longest wait in seconds. Many pages at once share what there is, and each goes on."""
+"""The longest wait in seconds. So each page goes on, even where many share the budget."""
 
 
 class WorkBudget:

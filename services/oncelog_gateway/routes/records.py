@@ -182,8 +182,8 @@ def begin_of(text: str) -> Begin:
 
 
 def whole_number(name: str, text: str, most: int, way_out: str = "; give a number") -> int:
-    """Return the number in a query parameter of a console page. Raises RequestValidationError for other text, as REST
-    does.
+    """Return the number from 0 to `most` in the query parameter `name` of a console page. Raises RequestValidationError
+    for other text, as REST does; `way_out` ends its message.
     """
     number = text.strip()
     if number.isascii() and number.isdigit() and len(number) <= len(str(most)):

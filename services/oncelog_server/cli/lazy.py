@@ -66,7 +66,9 @@ ADDRESS_VARIABLES: Final = {
     "ONCELOG_TOKEN",
     "ONCELOG_TOKEN_FILE",
 }
-"""Variables that most commands read. Where no other variable of oncelog is set, a command waits for no import."""
+"""Environment variables that most commands read. If no other ONCELOG_ variable is set, a command skips the check for
+unknown ones, whose imports take time.
+"""
 
 
 class HelpfulGroup(TyperGroup):
@@ -96,8 +98,8 @@ class LazyGroup(HelpfulGroup):
     def resolve_command(
         self, ctx: "Context", args: list[str]
     ) -> tuple[str | None, "Command | None", list[str]]:
-        """Find the command that was typed. For a name that does not exist the error suggests similar names, without
-        loading any command.
+        """Return the name of the command that was typed, the command, and its arguments. For a name that does not exist
+        the error suggests similar names, without loading any command.
         """
         if args and args[0] not in COMMANDS and not ctx.resilient_parsing:
             near = difflib.get_close_matches(args[0], self.list_commands(ctx))
@@ -123,7 +125,8 @@ class LazyGroup(HelpfulGroup):
 
 def _prepare(command: "Command", *, is_cluster: bool) -> None:
     """Add to a command, and to its subcommands, what all of them have: `--config` if it talks Kafka, and a check for
-    unknown ONCELOG_ variables. The check runs before the command, but not before its help.
+    unknown ONCELOG_ variables. The check runs before the command, but not before its help. `is_cluster`: it is `oncelog
+    cluster`.
 
     With a misspelled ONCELOG_BOOTSTRAP a command would go to another log than was meant.
     """
@@ -162,8 +165,8 @@ def _with_bare_flags(
 
 
 def _refuse_unknown_variables(*, is_cluster: bool) -> None:
-    """Raise OncelogError for ONCELOG_ variables that no setting has. `oncelog up` and the roles check again, with the
-    names of all their settings.
+    """Raise OncelogError for ONCELOG_ variables that no setting has; with `is_cluster`, those of `oncelog cluster`
+    count too. `oncelog up` and the roles check again, with the names of all their settings.
     """
     names = {name for name in os.environ if name.upper().startswith("ONCELOG_")}
     if names <= ADDRESS_VARIABLES:

@@ -37,12 +37,14 @@ class LineWriter:
         self._headers = headers
         self._line_number = 0
         self._sent: list[list[tuple[int, Delivery]]] = []
-        """Lines that were sent and were not known to be answered when last looked at."""
+        """Lines that were sent, as line number and delivery. Lines that were sent together are one list, which is
+        removed once all are known to be answered.
+        """
         self._failed: dict[int, ClientError] = {}
         self._is_open = False
         """True while a transaction is open."""
         self.written = 0
-        """Lines that were acknowledged, and committed where there are transactions."""
+        """Number of lines that were acknowledged and, where there are transactions, committed."""
         self.transactions_committed = 0
 
     @property

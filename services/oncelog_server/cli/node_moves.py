@@ -46,8 +46,9 @@ def selected(
     roles: Sequence[str],
     output: Output | None,
 ) -> list[int]:
-    """Return the ids of the nodes to work on: those that were named, or with --role the nodes of that role from
-    `from_id` on. Nodes with an id that was given by hand do not count there. If none is left, a message says so.
+    """Return the ids of the nodes to work on: those that were named, or with --role (one of `roles`) the nodes of that
+    role from `from_id` on. Of the latter, nodes whose id the controller chose are left out: it forgets them by itself.
+    If no node is left, a message says so.
     """
     if bool(node_ids) == (role is not None):
         raise typer.BadParameter("name node ids, or give --role and --from-id")
@@ -156,8 +157,8 @@ class MoveCommand:
         return page["total"]
 
     def _retried(self, ask: Callable[[], AnsweredT], deadline: float) -> AnsweredT:
-        """Call `ask` and return its result. A failure is repeated for a while, because the gateway or a controller may
-        be restarting.
+        """Call `ask` and return its result. If it fails it is called again for a minute, but not beyond `deadline` (by
+        `time.monotonic`): the gateway or a controller may be restarting.
         """
         give_up_at = min(deadline, time.monotonic() + RETRY_TIMEOUT_S)
         while True:

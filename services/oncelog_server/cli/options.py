@@ -53,7 +53,10 @@ class Globals:
         return self._of_profile(os.environ.get("ONCELOG_PROFILE"), key) or default
 
     def kafka(self, given: str, file: str | None) -> str:
-        """Return Kafka's address for a command. It carries the login if there is one (`client_config.py`)."""
+        """Return the Kafka address for a command, with its login if there is one (`client_config.py`). `given` is the
+        --bootstrap and `file` the --config after the command's name; empty: the options before it or the environment
+        decide.
+        """
         # Imported late: `oncelog up` needs none of it.
         from oncelog_server.cli.client_config import (
             KafkaAddress,
@@ -105,7 +108,7 @@ class Globals:
 
 
 CHOSEN: Final[ContextVar[Globals]] = ContextVar("chosen", default=Globals())  # noqa: B039 (it is frozen)
-"""The options before the command that runs, which hold for what no option of its own gives."""
+"""The shared options that were given before the name of the command that runs. An option after the name wins."""
 
 
 class OfProfile(str):

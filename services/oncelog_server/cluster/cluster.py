@@ -469,7 +469,7 @@ class Cluster:
             self._on_progress(POSTGRES, "stopped")
 
     def _stop_together(self, names: Sequence[str]) -> None:
-        """End processes by SIGINT, in order but without a drain: no other process is left to move anything to."""
+        """Send SIGINT to these processes, all at once, and SIGKILL to those that take too long. No process drains."""
         found = {name: self.state.running[name] for name in names if name in self.state.running}
         for name, process in found.items():
             self._on_progress(name, "stopping")

@@ -31,8 +31,8 @@ way.
 
 @contextmanager
 def whole_cluster(folder: Path, *, is_shared: bool = False) -> Iterator[None]:
-    """Hold the lock of the whole cluster. Raises OncelogError when the folder cannot be written, or another command
-    works on the cluster for too long.
+    """Hold the lock of the whole cluster: alone, or with `is_shared` together with others that share it. Raises
+    OncelogError when the folder cannot be written, or another command works on the cluster for too long.
     """
     try:
         make_private(folder)

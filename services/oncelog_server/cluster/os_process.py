@@ -65,7 +65,7 @@ class ProcessRef:
                 os.kill(self.pid, number)
 
     def signal_tree(self, number: int) -> "tuple[ProcessRef, ...]":
-        """Send a signal to this process and all that descend from it, and return all."""
+        """Send a signal to this process and to all that descend from it. Return references to all of them."""
         found = self._found()
         if found is None:
             return ()
@@ -122,7 +122,9 @@ def is_running(pid: int) -> bool:
 def start_process(
     command: Sequence[str], log: Path, environment: Mapping[str, str], folder: Path
 ) -> ProcessRef:
-    """Start a process in a session of its own that writes to the end of `log`."""
+    """Start a process in a session of its own, in the working directory `folder`. It writes to the end of `log`.
+    `environment` is added to the variables of this process.
+    """
     with open(log, "ab", opener=open_privately) as output:
         started = subprocess.Popen(
             list(command),
@@ -141,7 +143,7 @@ def start_process(
 
 
 def end_process(ref: ProcessRef, number: int, timeout_s: float) -> bool:
-    """Ask a process to end by a signal, and send SIGKILL when it has not in time. True when it ended by itself."""
+    """Send the signal `number` to a process, and SIGKILL if it has not ended in time. True when it ended by itself."""
     ref.signal(number)
     # A paused process learns of its end only when it goes on.
     ref.signal(signal.SIGCONT)

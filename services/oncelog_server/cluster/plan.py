@@ -17,7 +17,7 @@ from oncelog.errors import OncelogError
 HOST: Final = "127.0.0.1"
 POSTGRES: Final = "postgres"
 REDIS: Final = "redis"
-"""Postgres and Redis, which the processes of a cluster need, are named as processes are."""
+"""The name of Redis among the processes of a cluster, as `POSTGRES` is that of Postgres."""
 FREE_PORTS: Final = range(20_000, 32_000)
 
 
@@ -187,7 +187,9 @@ class FreePorts:
         self._ahead: Iterator[int] = itertools.cycle((*FREE_PORTS[at:], *FREE_PORTS[:at]))
 
     def keep(self, ports: Iterable[int]) -> None:
-        """Reserve ports that have a purpose already, even if nobody listens there yet. `take` does not return them."""
+        """Reserve ports that have a purpose already, even if nobody listens there yet. `next_port` does not return
+        them.
+        """
         self._kept.update(ports)
 
     def next_port(self) -> int:

@@ -58,7 +58,8 @@ class ClusterSecurity:
 
     def prepare(self, bootstrap: str) -> None:
         """Write the files of a start. Each role gets a new certificate from the CA, which is made if there is none. The
-        administrator's password and the token of the metrics stay.
+        administrator's password and the token of the metrics stay. `bootstrap` has the addresses for
+        `client.properties`.
         """
         from oncelog.security.pki import make_development_pki, write_private
 

@@ -12,7 +12,8 @@ from pathlib import Path
 @dataclass(frozen=True, slots=True)
 class PipelineProgress:
     """The progress of the query, as its checkpoint shows it. `done` has for each partition of the input topic the first
-    offset that is not done.
+    offset that is not done. `batch_under_way` is the id of the micro-batch that runs or was interrupted; None: there is
+    none.
     """
 
     batches_done: int

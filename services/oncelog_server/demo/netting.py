@@ -58,8 +58,8 @@ def net_payments(records: Iterable[tuple[bytes | None, bytes | None]]) -> list[O
 def net_rows(
     records: Iterable[tuple[bytes | None, bytes | None]], numeric_columns: Sequence[str]
 ) -> list[Output]:
-    """Count the rows of one chunk per key, and sum `numeric_columns`. Returns the records to write. Values are JSON
-    objects with a `row` number.
+    """Count the rows of one chunk of (key, value) by key, and sum `numeric_columns`. Each value is a JSON object with
+    the row's number under `row`. Returns the records to write.
     """
     rows: dict[bytes, list[int]] = {}
     cells: dict[bytes, list[list[int | float]]] = {}
@@ -94,7 +94,9 @@ def total(numbers: Sequence[int | float]) -> int | float:
 
 
 def _booking(value: bytes | None) -> tuple[int, str, str, int]:
-    """Return (payment_id, account, merchant, signed cents) of a payment. Raises InvalidPayment."""
+    """Return (payment_id, account, merchant, cents) of a payment; the cents of a refund are negative. Raises
+    InvalidPayment.
+    """
     try:
         payment = json.loads(value or b"")
     except ValueError:

@@ -44,7 +44,7 @@ class Payment(NamedTuple):
 
     @property
     def signed_cents(self) -> int:
-        """The cents that the account spends: a refund counts against it."""
+        """The cents that the account spends; negative for a refund."""
         return -self.amount_cents if self.is_refund else self.amount_cents
 
     def key(self) -> bytes:

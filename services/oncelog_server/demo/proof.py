@@ -38,7 +38,10 @@ class Proof(Protocol):
 
 
 class RowTally:
-    """Counts how often each row of the demo's input was found among the records of the output, by the row's number."""
+    """Counts how often each row of the demo's input was found among the records of the output, by the row's number.
+
+    The argument `expected` of its methods has a byte for each row: 1 if the row must be found, else 0.
+    """
 
     def __init__(self, row_count: int) -> None:
         self._counts = bytearray(row_count)

@@ -57,8 +57,9 @@ class Gate:
         self.is_open = threading.Event()
 
     def halfway(self, first_row: int) -> bool:
-        """Called by the producer in the middle of each transaction, and waits there while the gate is closed. Returns
-        True to make the producer crash, once.
+        """Called by the producer in the middle of the transaction that begins at `first_row`. From the gate's row on it
+        waits until the gate is open, and returns True: the producer is to crash. Before that row, and once the gate is
+        open, it returns False.
         """
         if first_row < self._first_row or self.is_open.is_set():
             return False

@@ -34,10 +34,10 @@ class _Met(Protocol):
 @dataclass(frozen=True, slots=True)
 class _Fault:
     name: str
-    """The fault and whom it affects, in words. There is one fault of each name."""
+    """The fault and whom it affects, in words. Only of the moved clock there may be several at a time."""
     end: Callable[[], Awaitable[None]]
     stands: _Met | None = None
-    """The part that counts what meets the fault; None: nothing can meet it."""
+    """The object that counts the requests or calls that run into the fault; None: nothing can run into it."""
     must_be_met: bool = False
     """True if the fault has no effect until something meets it."""
 

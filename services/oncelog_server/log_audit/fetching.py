@@ -34,7 +34,7 @@ CLUSTER: Final = "cluster"
 FETCH_BYTES: Final = 4 * 1024 * 1024
 OFFSETS_OF_A_TASK: Final = 5_000_000
 BYTES_OF_AN_OFFSET: Final = 100
-"""A guess, by which small ranges share a task."""
+"""A guess of how many bytes one offset of a running cluster has. By it, small ranges of offsets share a Spark task."""
 MAX_WAIT_MS: Final = 500
 _POLICY: Final = "cleanup.policy"
 _SUBSCRIPTIONS: Final = frozenset({"subscribe", "subscribepattern", "assign"})

@@ -44,9 +44,13 @@ if TYPE_CHECKING:
 
 BYTES_OF_A_TASK: Final = 64 * 1024 * 1024
 TASKS_MIN: Final = 4
-"""Many small files share a task: a task costs some milliseconds, whatever it reads."""
+"""The fewest Spark tasks of a job. Small files share a task, because each task costs some milliseconds whatever it
+reads.
+"""
 NAMES_MAX: Final = 1000
-"""Whose transactional ids a running cluster is asked for, beside those of open transactions."""
+"""A running cluster is asked for the transactional ids behind so many standstills at most, the longest ones. It is
+asked for those of open transactions in any case.
+"""
 _PARTITION: Final = ("topic", "partition")
 _LOG: Final = ("replica", *_PARTITION)
 _PLACE: Final = ("segment", "position")
@@ -63,13 +67,16 @@ class Audit(NamedTuple):
     """The result of an audit, as Spark data frames: each may be large. `report_of` makes a short report of it."""
 
     logs: "DataFrame"
-    """One row a replica; `is_judged` for the fullest of a partition, whose transactions are told."""
+    """One row for each replica. `is_judged` marks the fullest replica of each partition: only its transactions and
+    standstills are reported.
+    """
     findings: "DataFrame"
-    """The findings, one a row: faults (`is_fault` is true), and what is good to know."""
+    """The findings, one a row: faults (`is_fault` is true), and events that are only information."""
     transactions: "DataFrame"
-    """Those that have ended, by partition."""
+    """Transactions that have ended, one row for each transaction and partition."""
     standstills: "DataFrame"
-    """When the last stable offset of a partition stood still, and because of whom."""
+    """The times in which the last stable offset of a partition did not move, each with the producer that was the cause.
+    """
 
     def save(self, folder: str) -> None:
         """Write each data frame as Parquet into a folder of its name below `folder`, and replace what was there."""
@@ -154,8 +161,8 @@ def _confirmed(options: SourceOptions, suspects: Sequence["Row"]) -> list["Row"]
 def _mapped(
     spark: "SparkSession", stretches: Sequence[Stretch], task: Task, schema: str
 ) -> "DataFrame":
-    """Return the rows that the task makes of the stretches, as a data frame. It is kept on disk, because several
-    queries read it.
+    """Run `task` on the stretches of logs in Spark, and return its rows as a data frame with this schema. The frame is
+    kept on disk, because several queries read it.
     """
     read = [one for one in stretches if one.size_bytes]
     frame = spark.createDataFrame(read, ddl(Stretch)).repartition(_task_count(read))
@@ -191,8 +198,8 @@ class _Walked:
         return self._judged.where(f.col("kind").isin(*kinds))
 
     def unowned(self, states: "DataFrame") -> "DataFrame":
-        """Return the open transactions of the logs that no coordinator has open. `states` are the states of
-        coordinators.
+        """Return the open transactions of the logs that no coordinator has open. `states` has the state and the
+        partitions of each transaction at its coordinator.
         """
         owed = states.where(f.col("state").isin(*OPEN_STATES))
         owned = owed.select("producer_id", f.explode("partitions").alias("place"))
@@ -246,8 +253,8 @@ def _of_producers(batches: "DataFrame", events: "DataFrame", tasks: int) -> "Dat
 
 
 def _logs(spark: "SparkSession", stretches: Sequence[Stretch], events: "DataFrame") -> "DataFrame":
-    """Return a row for each replica. `is_judged` marks one replica of each partition, whose transactions are told: an
-    undamaged one if there is one, then the one with most committed, then the longest.
+    """Return a row for each replica. `is_judged` marks the one of each partition whose transactions are reported: one
+    without damage if there is one. Of these it is the one with the highest high watermark, then with the longest log.
     """
     committed = {(*one[:3], one.high_watermark) for one in stretches}
     schema = "replica string, topic string, partition bigint, committed bigint"

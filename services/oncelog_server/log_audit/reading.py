@@ -30,7 +30,9 @@ from oncelog_storage.log_directory import CLEANER_OFFSETS, HIGH_WATERMARKS, LOG_
 _CRC_FROM: Final = 21
 _PIECE_BYTES: Final = 1 << 20
 MARKER_BYTES_MAX: Final = 1024
-"""A marker has 78; a later version may have more."""
+"""Batches of up to so many bytes are read whole, so that every marker is. A marker has 78 bytes; one of a later version
+may have more.
+"""
 
 
 class Stretch(NamedTuple):
@@ -39,19 +41,19 @@ class Stretch(NamedTuple):
     """
 
     replica: str
-    """The data folder, or `cluster`."""
+    """The node's data folder; `cluster` for a running cluster."""
     topic: str
     partition: int
     segment: int
-    """Its base offset; of a cluster, the first offset of the range."""
+    """The base offset of the file; of a running cluster, the first offset of the range."""
     end: int
-    """Behind the last offset of the range; -1: the whole file."""
+    """The offset after the last one of the range; -1: the whole file is read."""
     path: str
     size_bytes: int
-    """Of the file, or about so many of the range."""
+    """Size of the file in bytes; of a range, an estimate."""
     log_start: int
     high_watermark: int
-    """-1: nothing says what is committed, so all of it is."""
+    """The partition's high watermark; -1: it is not known, and every record counts as committed."""
     is_compacted: bool
 
 
@@ -128,7 +130,7 @@ class FoundBatch(NamedTuple):
     """None: the bytes from here to the end of the file are no whole batch."""
     is_sound: bool
     begin: bytes
-    """The first bytes of it; a marker whole."""
+    """The first bytes of the batch; of a small one, such as a marker, all bytes."""
 
 
 def batches_of(path: Path) -> Iterator[FoundBatch]:

@@ -39,12 +39,14 @@ class StateRow(NamedTuple):
     offset: int
     key: bytes
     transactional_id: str
-    """Empty for a removed branch: its key names a sink, and no task."""
+    """The transactional id. Empty for a record that removes a branch: its key lacks the batch and the task that are
+    parts of the id.
+    """
     producer_id: int
     producer_epoch: int
     state: str
     partitions: list[str]
-    """As `orders-0`."""
+    """Names of the partitions, such as `orders-0`."""
 
 
 def states_of_file(stretch: Stretch) -> Iterator[StateRow]:

@@ -48,12 +48,12 @@ class LogWalk:
         self._is_whole = not first.is_compacted and first.log_start == 0
         self._first: BatchRow | None = None
         self._next: int | None = None
-        """The offset behind the last batch."""
+        """The offset after the last batch that was added; None: none was added."""
         self._sound_end: int | None = None
         self._pending: list[Event] = []
-        """Holes and damage that no sound batch has followed yet."""
+        """Holes and damage since the last batch whose checksum holds."""
         self._open: OrderedDict[int, _Open] = OrderedDict()
-        """By producer id, the oldest first."""
+        """The open transactions by producer id, the oldest first."""
         self._held_since_ms = -1
         self._last_ms = -1
         self._count = 0

@@ -19,7 +19,7 @@ SEQUENCE_COUNT: Final = 2**31
 class _Due(NamedTuple):
     producer_epoch: int
     sequence: int | None
-    """None: any."""
+    """The sequence with which the next batch must begin; None: any sequence will do."""
 
 
 class ProducerWalk:

@@ -8,34 +8,41 @@ class Kind(StrEnum):
     """The kinds of events that a walk yields: what it found. Each says what the other fields of the event mean."""
 
     LOG = "log"
-    """A replica's log was read: from `offset` to `end_offset`, in `total` batches."""
+    """A replica's log was read, from `offset` to before `end_offset`. `total` counts the batches whose checksum holds.
+    """
     TRANSACTION = "transaction"
     """A transaction has ended. Its first record is at `offset`, its marker at `end_offset`. `total` counts its batches;
     `outcome` is the marker's type.
     """
     STANDSTILL = "standstill"
-    """The last stable offset stood at `offset` until the log's end was `end_offset`, because of this producer."""
+    """The last stable offset stood at `offset` while the log grew to `end_offset`. The open transaction of
+    `producer_id` was the cause.
+    """
     OPEN = "open-transaction"
-    """Records without a marker: `offset` and `end_offset` are its first and its last one."""
+    """The log has no marker of this transaction. `offset` and `end_offset` are those of its first and its last record.
+    """
     HANGING = "hanging-transaction"
-    """One of those that no coordinator is going to end."""
+    """An open transaction, with the fields of `OPEN`, that no coordinator is going to end."""
     EMPTY_MARKER = "marker-without-records"
     HOLE = "hole"
-    """The offsets from `offset` up to `end_offset` are not there."""
+    """The log lacks the offsets from `offset` to before `end_offset`."""
     OVERLAP = "overlap"
-    """Behind offset `offset` - 1 the log goes on at `end_offset`, which was there before."""
+    """After offset `offset` - 1 comes a batch that begins at `end_offset`, which is smaller: offsets repeat."""
     DAMAGED = "damaged"
     """`total` batches from `offset` on fail their checksum."""
     UNREADABLE = "unreadable"
-    """`total` bytes behind offset `offset` - 1 are no batches."""
+    """`total` bytes after offset `offset` - 1 are no batches."""
     TORN_END = "torn-end"
-    """The same behind the last sound batch: a crash or a writer that runs leaves it, and a start cuts it off."""
+    """What follows offset `offset` - 1, the end of the last sound batch, is damaged or not whole. A crash leaves this,
+    or a node that is writing now. A node cuts it off when it starts.
+    """
     SEQUENCE_GAP = "sequence-gap"
-    """The producer's batch at `offset` has `sequence`; `expected` is missing."""
+    """The producer's batch at `offset` begins with `sequence`, but `expected` was due: batches are missing."""
     DUPLICATE = "duplicate"
-    """The producer's batch at `offset` has a sequence that was there before; `expected` was due."""
+    """The producer's batch at `offset` begins with `sequence`, which was there before; `expected` was due."""
     EPOCH_WENT_BACK = "producer-epoch-went-back"
-    """The batch at `offset` is of an older epoch than `expected`, which wrote before it."""
+    """The batch at `offset` has an older producer epoch than `expected`, the epoch of the producer's batch before it.
+    """
 
 
 FAULTS: Final = frozenset(
@@ -50,7 +57,7 @@ FAULTS: Final = frozenset(
         Kind.EPOCH_WENT_BACK,
     }
 )
-"""The kinds of events that no healthy log has. The other findings are there to be known."""
+"""The kinds of events that no healthy log has. Events of the other kinds are information."""
 
 
 class BatchRow(NamedTuple):
@@ -60,7 +67,9 @@ class BatchRow(NamedTuple):
     topic: str
     partition: int
     segment: int
-    """With `position` the place in the log: the order of files, which damage to offsets does not change."""
+    """Base offset of the batch's file. With `position` it orders the batches, even where damage has changed their
+    offsets.
+    """
     position: int
     log_start: int
     is_compacted: bool
@@ -74,20 +83,21 @@ class BatchRow(NamedTuple):
     is_transactional: bool
     is_control: bool
     marker: str
-    """`commit`, `abort`, or empty."""
+    """`commit` or `abort` if the batch is a marker, else empty."""
     time_ms: int
     """The largest timestamp of its records, as their clients or the leader set it."""
     is_sound: bool
-    """False: it fails its checksum."""
+    """True if the batch's checksum holds."""
     unreadable_bytes: int
-    """Above 0: the row stands for so many bytes, and has no other facts."""
+    """Above 0: the row stands for so many bytes that are no batch, and its fields from `base_offset` on mean nothing.
+    """
 
 
 class LogFacts(NamedTuple):
     """The facts about a log that `ProducerWalk` needs to check a producer's batches in it."""
 
     is_whole: bool
-    """Nothing was ever taken out of it."""
+    """True if no record was ever removed from the log, as by retention or compaction."""
     first_leader_epoch: int
     damaged: tuple[int, ...]
     """The offsets at which damaged stretches begin, ascending: nobody knows whose batches those were."""
@@ -112,7 +122,9 @@ class Event(NamedTuple):
     to_ms: int = -1
     total: int = 0
     outcome: str = ""
-    """`commit` or `abort`; `open` while it stands still. Of a log: `whole` if nothing was ever taken out of it."""
+    """`commit` or `abort`; `open` for a standstill that lasts. For the kind `log`: `whole` if no record was ever
+    removed from the log.
+    """
 
 
 _DDL: Final[dict[object, str]] = {
