@@ -152,8 +152,8 @@ class Storm:
 def plan(
     storm: Storm, duration_ms: int, intensity: float, draw: random.Random
 ) -> list[PlannedFault]:
-    """Draw the faults of a run, and return them in the order of their beginnings. The plan depends on the seed
-    alone, not on what happens in the run."""
+    """Draw the faults of a run, and return them in the order of their beginnings. The storm's rates are multiplied by
+    `intensity`. The plan depends on the seed alone, not on what happens in the run."""
     faults: list[PlannedFault] = []
     for kind in FaultKind:
         rate = storm.rates.get(kind, 0.0) * intensity

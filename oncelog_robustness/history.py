@@ -171,8 +171,8 @@ class FinalRead(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault(Operation):
-    """A fault that was injected as the run's fault plan says, from `invoked_ms` to `completed_ms`. Its `client` is
-    the fault plan."""
+    """A fault that was injected, from `invoked_ms` to `completed_ms`. Its `client` is `fault-plan`, or `workload` for a
+    client that its own workload killed."""
 
     kind: str
     target: str

@@ -48,7 +48,8 @@ _FINAL_READ: Final = _BEGIN + FinalRead.__name__.encode()
 
 LookT = TypeVar("LookT")
 Look = Callable[[History, Sequence[Verdict]], LookT]
-"""A function that looks at a part and its verdicts, in the process that judges it. It is one of a module."""
+"""A function that is called with a part and its verdicts, in the process that judges the part. It must be defined at
+the top of a module, so that other processes can find it by name."""
 
 
 class Parts:
@@ -168,8 +169,9 @@ class Judged(Generic[LookT]):
 
 
 def judge_file(path: Path, most: int = PART_OPERATIONS, jobs: int = 0) -> list[Verdict]:
-    """Return the verdicts of every checker on the history in this file. `jobs` is the number of processes; 0 means
-    one for each processor. Raises OncelogError or ValueError for a file that is no history."""
+    """Return the verdicts of every checker on the history in this file. About `most` operations are judged together, in
+    each of `jobs` processes; 0 means one for each processor. Raises OncelogError or ValueError for a file that is no
+    history."""
     return judge_parts(path, _see_nothing, most, jobs).verdicts
 
 
@@ -180,7 +182,8 @@ def _see_nothing(history: History, verdicts: Sequence[Verdict]) -> None:
 def judge_parts(
     path: Path, look: Look[LookT], most: int = PART_OPERATIONS, jobs: int = 0
 ) -> Judged[LookT]:
-    """Judge the file as `judge_file` does, and look at each part. Raises OncelogError, ValueError with the line."""
+    """Judge the file as `judge_file` does, and call `look` on each part. Raises OncelogError, or ValueError that names
+    the line."""
     gc.disable()
     with path.open("rb") as file:
         parts = Parts(file)
@@ -234,7 +237,7 @@ class _Lines:
             yield self._file.readline().decode()
 
     def number(self) -> int:
-        """Return the number of the last line in the file. It reads the file up to there."""
+        """Return the line number, in the file, of the line that was read last. It counts the lines up to that one."""
         self._file.seek(0)
         number = 0
         while self._file.tell() <= self._at:
@@ -254,7 +257,7 @@ def merged(found: Sequence[Sequence[Verdict]]) -> list[Verdict]:
 
 def _merged(nothing: Verdict, verdicts: Sequence[Verdict]) -> Verdict:
     """Return one verdict of a checker from its verdicts on all parts. One BROKEN makes it BROKEN, else one UNKNOWN
-    makes it UNKNOWN. Parts in which the checker had nothing to judge (`nothing`) do not count."""
+    makes it UNKNOWN. `nothing` is its verdict on an empty history; parts with the same verdict do not count."""
     judged = sum(one.judged for one in verdicts)
     telling = [one for one in verdicts if one != nothing]
     for answer in (Answer.BROKEN, Answer.UNKNOWN):

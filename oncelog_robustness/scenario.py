@@ -95,7 +95,8 @@ class Faults(BaseModel):
 
 
 def _refuse_reversed(name: str, bounds: tuple[float, float]) -> None:
-    """Raise ValueError if a range's lower bound is above its upper one; pydantic reports the place."""
+    """Raise ValueError if the lower bound of the range called `name` is above its upper one. Pydantic reports where in
+    the file it is."""
     low, high = bounds
     if low > high:
         raise ValueError(f"{name} = [{low}, {high}] must be [the least, the most]")
@@ -134,7 +135,7 @@ class Scenario(BaseModel):
     workloads: tuple[dict[str, Any], ...] = Field(min_length=1)
     """The workloads, each with its `kind` and its parameters (`oncelog_robustness.workloads.catalog`)."""
     storm: dict[FaultKind, Faults] = {}
-    """The faults that every seed has."""
+    """The faults that every seed has. They replace those of the same kinds in a drawn storm."""
     storms: tuple[str, ...] = ()
     """Files in `scenarios/storms`: the seed draws one of them and has its faults as well."""
     settings: dict[str, str] = {}
@@ -236,7 +237,8 @@ def _kinds_of_the_catalog() -> Mapping[str, type[BaseModel]]:
 def _wrong_targets(
     storm: Mapping[FaultKind, Faults], names: Sequence[str], prefix: str
 ) -> Iterator[str]:
-    """Yield an error for each target of a fault that the cluster does not have. Such a fault would do nothing."""
+    """Yield an error for each target of a fault that the cluster of the processes `names` does not have. Such a fault
+    would do nothing. `prefix` begins the name of the fault's table in the file, as the error has it."""
     for kind, faults in storm.items():
         where = f"{prefix}{kind.value}"
         there = storm_targets(kind, ROLES, names)

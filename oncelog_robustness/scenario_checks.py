@@ -28,8 +28,8 @@ def listed(names: Sequence[str]) -> str:
 
 
 def nearest(name: str, known: Sequence[str], likeness: float = 0.6) -> str:
-    """Return the hint `did you mean storage? ` with the known name that is most like `name`. The text is empty if
-    none is alike."""
+    """Return the hint `did you mean storage? ` with the known name that is most like `name`. The text is empty if none
+    is alike: `likeness`, from 0 to 1, is the least similarity that counts."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=likeness)
     return f"did you mean {near[0]}? " if near else ""
 

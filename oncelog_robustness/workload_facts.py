@@ -51,8 +51,8 @@ class TokenRing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BankOpened:
-    """A fact in the history, written once: a bank, a topic of bookings, is open. Its deposits are bookings too, and
-    all in. They add up to `total`.
+    """A fact in the history, written once: a bank, a topic of bookings, is open. All deposits have been made. They are
+    bookings too, and add up to `total`.
 
     The value of each booking names its account (`booking_value`). A transfer is a transaction of two bookings whose
     amounts add up to 0.

@@ -5,8 +5,8 @@
     python -m oncelog_robustness.chaos --kubernetes   the pods of a release of the chart (`pods/`)
 
 Four kinds of process: the runner (faults, verdicts, report), the cluster's own, the proxy between all of them, and the
-lab. The lab forks a process for each client, so that SIGKILL is what it says. The folder keeps everything: logs, data,
-`history.jsonl` (what clients saw), `lags.jsonl`, and the report as JSON, Markdown and a page.
+lab. The lab forks a process for each client, so that SIGKILL is what it says. The folder of the run keeps everything:
+logs, data, `history.jsonl` (what clients saw), `lags.jsonl`, and the report as JSON, Markdown and a page.
 
 The seed fixes the plan of faults and what clients draw. Time is real, so the same seed gives the same faults, but not
 the same run.

@@ -159,7 +159,7 @@ def main(
 def _refuse_both(
     containers: bool, kubernetes: bool, bootstrap: str, kinds: Sequence[FaultKind]
 ) -> None:
-    """Raise OncelogError for options that contradict each other."""
+    """Raise OncelogError for options that contradict each other. `kinds` are those of `--only`."""
     if containers and (kubernetes or bootstrap):
         raise OncelogError(
             "--containers starts its own cluster: give neither --kubernetes nor --bootstrap with it"
@@ -169,7 +169,7 @@ def _refuse_both(
 
 
 def _run(options: RunOptions, target: Target, console: Console) -> RunResult | None:
-    """Run the plan and return its result, or print why there is no verdict and return None."""
+    """Do one run of chaos and return its result, or print why there is no verdict and return None."""
     with Progress(console, options.duration_ms, target.roles) as progress:
         try:
             return asyncio.run(ChaosRun(options, target, progress).run())
@@ -218,8 +218,8 @@ def _scenario(name_or_path: str) -> Scenario:
 
 @contextlib.contextmanager
 def _made(folder: Path | None, seed: int) -> Iterator[Path]:
-    """Make the run's folder, the given one or a new temporary one, and yield it. Raises OncelogError if it
-    cannot be made or holds an earlier run."""
+    """Make the run's folder and yield it. It is `folder`, or if that is None a new temporary one with `seed` in its
+    name. Raises OncelogError if it cannot be made or holds an earlier run."""
     is_new = folder is None
     try:
         chosen = folder or Path(tempfile.mkdtemp(prefix=f"oncelog-chaos-{seed}-"))
@@ -299,8 +299,7 @@ def _refuse_login(config: str, secure: bool, *, is_there: bool, is_own: bool) ->
 
 
 def _refuse_without_clients() -> None:
-    """Raise OncelogError if the Kafka client is not installed by which workloads run and each run is
-    measured."""
+    """Raise OncelogError if confluent-kafka is not installed: workloads run with it, and it measures every run."""
     try:
         import confluent_kafka  # noqa: F401
     except ModuleNotFoundError as error:

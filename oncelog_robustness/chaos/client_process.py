@@ -1,7 +1,7 @@
 """A client as a process of the operating system: forked, so that its work may be any closure, and killed by SIGKILL.
 
-It writes lines to a file of its own, one system call a line. The lines that a killed process wrote are there; the line
-in which it died is not. Its parent reads the file while it grows, and reads the rest when the process has died.
+It writes lines to a file of its own, one system call a line. The lines that a killed process wrote are in the file; the
+line in which it died is not. Its parent reads the file while it grows, and reads the rest when the process has died.
 """
 
 import asyncio

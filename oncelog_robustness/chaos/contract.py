@@ -13,8 +13,9 @@ OnProgress = Callable[[str, str], None]
 
 
 class ChaosInjector(Protocol):
-    """A fault injector as the runner of chaos needs it. It reports what went wrong without an excuse
-    (`findings`), what faults did (`facts`), and which broke nothing (`missed`)."""
+    """A fault injector as the runner of chaos needs it. `findings` are failures that no fault explains, such as a
+    process that did not come back. `facts` says, by the name of a fault, what it did. `missed` names the faults that
+    broke nothing."""
 
     findings: list[str]
     facts: dict[str, str]
@@ -67,8 +68,8 @@ class Target(Protocol):
     def injector(self, kill_client: Callable[[float], str]) -> ChaosInjector: ...
 
     def observe(self, at_ms: int) -> Observations:
-        """Return what can be seen inside the cluster after the run. If that can be read only from a stopped
-        cluster, stop it."""
+        """Return what can be seen inside the cluster after the run. If that can be read only from a stopped cluster,
+        stop it. `at_ms` is the time of the run, in milliseconds, at which this is seen."""
         ...
 
     def verdicts(self) -> Sequence[Verdict]:

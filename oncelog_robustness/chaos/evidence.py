@@ -54,8 +54,8 @@ class Evidence:
         return cls(folders, cluster.state.postgres_url)
 
     def read(self, at_ms: int, blocks: Sequence[ProducerIdsGiven] = ()) -> Observations:
-        """Read the logs of all nodes and return them as observations for the checkers. The cluster must have
-        stopped in order."""
+        """Read the logs of all nodes and return them as observations for the checkers, made at `at_ms` of the run. The
+        cluster must have stopped in order. `blocks` are the producer ids that `blocks()` returned before."""
         return self._read(at_ms, blocks, is_running=False)
 
     def blocks(self) -> list[ProducerIdsGiven]:

@@ -12,9 +12,11 @@ OF_A_RUN: Final = ("cluster", "history.jsonl", "history.jsonl.gz")
 
 @contextlib.contextmanager
 def folder_of_run(folder: Path, *, is_new: bool = False) -> Iterator[Path]:
-    """Make the folder of a run and yield it. At the end an empty folder is removed if it `is_new` or did not exist.
+    """Make the folder of a run and yield it. Remove it at the end if it is empty and was made for this run: here, or by
+    the caller, who then sets `is_new`.
 
-    Raises OncelogError for one that cannot be made, or that holds a run: its values would be taken for ours.
+    Raises OncelogError for a folder that cannot be made, or that holds an earlier run. The earlier run's values would
+    be taken for those of this run.
     """
     try:
         is_ours = is_new or not folder.exists()

@@ -97,8 +97,8 @@ class ProcessInjector:
         clocks: Clocks | None,
         kill_client: Callable[[float], str],
     ) -> None:
-        """Make an injector; `kill_client` kills one of the running clients, chosen by a number from 0 to
-        1, and returns its name."""
+        """Make an injector. `clocks` is None where no clock can be set wrong. `kill_client` kills one of the running
+        clients, chosen by a number from 0 to 1, and returns its name."""
         self._cluster = cluster
         self._proxy = proxy
         self._clocks = clocks

@@ -1,9 +1,9 @@
 """The lab: workloads against a real target, each client a process of its own: `python -m
 oncelog_robustness.chaos.lab`.
 
-The lab is a process apart from the runner, because forking needs a process without gRPC and with few threads.
-The runner writes one `LabOrder` on its input, then one line for each wish (`end`, `check`, `kill 0.7`); events
-go out as lines of JSON:
+The lab is a process apart from the runner, because forking needs a process without gRPC and with few threads. The
+runner writes one `LabOrder` on its input, then one line for each command (`end`, `check`, `kill 0.7`); events go out as
+lines of JSON:
 
     {"event": "ready"}                        topics are there; clients begin
     {"event": "progress", "commits": 120, …}  twice a second
@@ -36,7 +36,7 @@ from oncelog_server.cli.client_config import read_client_config
 
 HISTORY: Final = "history.jsonl"
 TOLD: Final = "told"
-"""The name of the folder in which each client that lives has a file of what it reports."""
+"""The name of the folder in which each running client has a file, to which it writes its operations."""
 STEP_MS: Final = 100
 PROGRESS_S: Final = 0.5
 _OVER: Final = 0

@@ -19,8 +19,8 @@ STOP_TIMEOUT_S: Final = 10.0
 
 
 class LabProcess:
-    """The lab, which runs the workloads, as a child process that starts at once. Events are awaited on the
-    loop that made this; `kill_client` blocks and is called by threads."""
+    """The lab, which runs the workloads, as a child process that starts at once. Events are awaited on the event loop
+    on which this object was made. `kill_client` blocks, so it is called from threads."""
 
     def __init__(self, order: LabOrder, log: Path) -> None:
         self._log = log

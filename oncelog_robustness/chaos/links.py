@@ -82,7 +82,8 @@ class Rules:
 
 
 def both_ways(party: str, other: str, effect: Effect, **more: object) -> tuple[Rule, ...]:
-    """Return one rule for each direction between `party` and `other`, which may stand for anybody."""
+    """Return one rule for each direction between `party` and `other`, which may be `ANYBODY`. `more` are further fields
+    of both rules."""
     return (
         Rule(party, other, effect, **more),  # type: ignore[arg-type]
         Rule(other, party, effect, **more),  # type: ignore[arg-type]

@@ -50,10 +50,10 @@ class Recovery:
     fault: Fault
     role: str
     ms: int | None
-    """The time to that commit in milliseconds; None if nothing was committed any more."""
+    """The time to the next commit in milliseconds; None if nothing was committed any more."""
     is_watched: bool = True
-    """True if the client that commits was not itself killed meanwhile.
-    Otherwise its own restart is part of the time."""
+    """True if the client that commits was not itself killed in this time. Otherwise its own restart is part of the
+    time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,8 @@ class RoleSummary:
     kills: int
     """The number of recoveries that were from a kill alone.
 
-    Others do not count: meanwhile another process was frozen, cut off or without its database, or the client
-    that commits was killed itself. The time to the next commit then says nothing of the kill.
+    A recovery does not count if another process was frozen, cut off or without its database meanwhile. Neither does it
+    if the client that commits was killed itself. The time to the next commit then says nothing of the kill.
     """
     kills_p99_ms: int | None
 
@@ -94,7 +94,7 @@ class Measures:
     roles: tuple[RoleSummary, ...]
     lags: tuple[Lag, ...]
     transactions: Mapping[str, int]
-    """The number of transactions of all workloads, by how they ended."""
+    """The number of transactions of all workloads, by ending and outcome, such as `commit ok`."""
 
     @property
     def availability(self) -> float:
@@ -150,8 +150,8 @@ def measure(
     roles: Sequence[str],
     lags: Sequence[Lag],
 ) -> Measures:
-    """Compute the measures of a run. `pulse` is the name of the client that commits without a pause; its
-    restarts are called `pulse#1`, `pulse#2` and so on."""
+    """Compute the measures of a run in which clients worked from `from_ms` until `until_ms`. `pulse` is the name of the
+    client that commits without a pause; its restarts are called `pulse#1`, `pulse#2` and so on."""
     commits = commits_of(history, pulse)
     faults = planned_faults(history)
     return measures_from(commits, faults, transactions_of(history), from_ms, until_ms, roles, lags)
@@ -181,7 +181,8 @@ def measures_from(
     roles: Sequence[str],
     lags: Sequence[Lag],
 ) -> Measures:
-    """Compute the measures from the commits of the pulse, the faults of the plan, and how transactions ended."""
+    """Compute the measures of a run in which clients worked from `from_ms` until `until_ms`. `commits` are those of the
+    client that commits without a pause, `transactions` are counts by how they ended."""
     absences = _absences(commits, faults)
     recoveries = tuple(_recovery(fault, commits, absences) for fault in faults)
     return Measures(
@@ -197,8 +198,8 @@ def measures_from(
 
 
 def _next(commits: Sequence[Commit], at_ms: int) -> Commit | None:
-    """Return the first commit of a transaction that was begun at `at_ms` or later.
-    One client works at a time, so one that began later ended later."""
+    """Return the first commit of a transaction that was begun at `at_ms` or later. The commits are of one client at a
+    time, so a transaction that began later also ended later."""
     at = bisect_left(commits, at_ms, key=lambda commit: commit.began_ms)
     return commits[at] if at < len(commits) else None
 
@@ -275,5 +276,5 @@ def _summary(role: str, recoveries: Sequence[Recovery], faults: Sequence[Fault])
 
 
 def transactions_of(history: History) -> Counter[str]:
-    """Return the number of transactions by how they ended."""
+    """Return the number of transactions by ending and outcome, such as `commit ok`."""
     return Counter(f"{one.ending} {one.outcome}" for one in history.all(Transaction))

@@ -102,8 +102,8 @@ class ClusterNetwork:
         """The bootstrap address for clients: the proxy's frontends of the listeners."""
 
     def take_in(self, state: ClusterState) -> None:
-        """Open an address of the proxy for each connection of a planned cluster, and set each process's
-        environment so that it uses its own. `Cluster` calls this as its `on_plan`."""
+        """Open an address of the proxy for each connection of a planned cluster, and set each process's environment so
+        that it connects to these addresses. `Cluster` calls this as its `on_plan`."""
         # The cluster's own ports are free until its processes run.
         self._ports.keep(ports_of(state.members))
         frontends: list[Frontend] = []
@@ -139,8 +139,8 @@ class ClusterNetwork:
         return {"ONCELOG_NODE_HTTP_PROXY": frontend.listen, "no_grpc_proxy": "none.invalid"}
 
     def _socket(self, member: Member, name: str) -> str:
-        """Return the path of a Unix socket on which the proxy listens for this member. Its folder is as
-        private as the socket behind the proxy. A socket's path has 107 bytes at most."""
+        """Return the path of a Unix socket, called `name`, on which the proxy listens for this member. Only this user
+        can enter its folder. A socket's path has 107 bytes at most."""
         folder = self._folder / "front" / member.name
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         (folder / name).unlink(missing_ok=True)

@@ -26,7 +26,8 @@ import uvloop
 from oncelog_robustness.chaos.links import AfterHold, LinkState, Rule, Rules, rule_from
 
 QUEUED_BYTES_MAX: Final = 1024 * 1024
-"""The bytes that one flow may have waiting. Then its sender has to wait, as for a full window."""
+"""The most bytes of one flow that may wait in the proxy. Beyond them the sender has to wait, as for a full TCP
+window."""
 CONNECT_BYTES_MAX: Final = 8192
 _RESET: Final = struct.pack("ii", 1, 0)
 """The option SO_LINGER, on with a time of zero: closing the socket sends a reset."""

@@ -35,7 +35,7 @@ from oncelog_robustness.scenario import Scenario
 from oncelog_robustness.workloads.catalog import facts_about
 
 HEALED_S: Final = 5.0
-"""Seconds for which clients work on after healing."""
+"""The most seconds for which clients work on after healing; a short run has fewer."""
 HEALED_S_SHORT: Final = 2.0
 LOOK_S: Final = 0.5
 WORK_END_TIMEOUT_S: Final = 180.0
@@ -168,8 +168,8 @@ class ChaosRun:
     async def _storm(
         self, lab: LabProcess, injector: ChaosInjector
     ) -> tuple[list[PlannedFault], int, int]:
-        """Let clients work while the planned faults come and go, heal, and make the last reads. Return the
-        plan, and from when until when clients worked, in milliseconds."""
+        """Let clients work while the planned faults come and go, heal, and make the last reads. Return the plan, and
+        when the clients' work began and ended, in milliseconds of the run."""
         progress, options = self._progress, self._options
         await lab.event("ready")
         from_ms = self.now_ms()
@@ -207,7 +207,8 @@ class ChaosRun:
     async def _strike(
         self, plan: Sequence[PlannedFault], from_ms: int, lab: LabProcess, injector: ChaosInjector
     ) -> int:
-        """Carry out all faults, heal, end the clients' work, and return when it ended, in milliseconds."""
+        """Carry out all faults, heal, and end the clients' work. Return when they were told to end. This time, like
+        `from_ms` at which the plan begins, is in milliseconds of the run."""
         duration_ms = self._options.duration_ms
         async with asyncio.TaskGroup() as group:
             for fault in plan:

@@ -170,7 +170,8 @@ def _add_real_time(nodes: Sequence[Transaction], graph: Graph) -> None:
 
 
 def _components(graph: Graph) -> list[list[int]]:
-    """Return the strongly connected components, by Tarjan's algorithm with an explicit stack instead of recursion."""
+    """Return the strongly connected components, each as the numbers of its nodes, by Tarjan's algorithm. An explicit
+    stack replaces its recursion."""
     order: list[int | None] = [None] * len(graph)
     low = [0] * len(graph)
     is_open = [False] * len(graph)

@@ -33,8 +33,8 @@ class Committed:
         """Return a sentence if this leader's log ends below what a leader of an earlier epoch had committed; None
         if it does not, or the replica is no leader.
 
-        With `also_of_its_epoch`, what was committed in its own epoch counts as well. That is right only while no
-        state later than this one was added.
+        With `also_of_its_epoch`, what was committed in this leader's own epoch counts as well. That is right only while
+        no state later than this one was added.
         """
         if not leader.is_leader:
             return None

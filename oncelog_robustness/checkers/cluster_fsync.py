@@ -1,11 +1,11 @@
 """A record that a replica called synced and committed is still in its log after its machine lost power.
 
-The other replicas would bring a lost record back, and hide the lie. So the logs that count most were read right
-after a power cut, before the node started again. A log that was read at the end of the run shows less. The missing
-part may be the end of the log. It may also lie further in, where it was not synced while something behind it was. A
-compacted log has holes in any case.
+The other replicas would bring a lost record back, and hide the loss. So the logs that count most were read right after
+a power cut, before the node started again. A log that was read at the end of the run shows less. The missing part may
+be the end of the log. It may also lie further in, where it was not synced while something behind it was. A compacted
+log has holes in any case.
 
-Two things take back what was synced, and are no lies: a replica that is emptied on purpose and copied again, and
+Two things take back what was synced, and break no promise: a replica that is emptied on purpose and copied again, and
 bits of its disk that turn over.
 """
 

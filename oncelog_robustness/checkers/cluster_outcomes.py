@@ -77,8 +77,9 @@ class Decisions:
     """True if compaction may have removed decisions after the last one."""
 
     def about(self, place: tuple[str, int]) -> tuple[list[Decided], list[bool]]:
-        """Return the decisions about one partition, and for each of them whether compaction may have removed some
-        before it. The second list has one more flag at its end: whether some may be missing after the last one."""
+        """Return the decisions about the partition `place` (topic and number), and for each of them whether compaction
+        may have removed some before it. The second list has one more flag at its end: whether some may be missing after
+        the last one."""
         decided: list[Decided] = []
         gaps: list[bool] = []
         has_gap = False

@@ -132,7 +132,8 @@ def _compare_bytes(
 
 
 def _by_offset(log: ReplicaLog, start: int, committed: int) -> dict[int, BatchSeen]:
-    """Return the log's committed batches that begin at `start` or later, by their base offset."""
+    """Return the log's batches that begin at offset `start` or later and end below offset `committed`, by their base
+    offset."""
     return {
         batch.base_offset: batch
         for batch in log.batches

@@ -3,10 +3,10 @@
 A marker that is not on every in-sync replica decides nothing yet: the next leader may not have it. A leader reports
 only its LSO and its high watermark. The log that was read at the end tells where transactions begin and end.
 
-The two can be compared, because records that a leader called committed stay where they are. A transaction that
-began below an LSO begins at the same offset in that log. The same holds for a marker that was committed by then. A
-marker that was lost was written again at a higher offset, which the high watermark of that time had not passed
-either.
+What a leader reported can be compared with that log, because records that a leader called committed stay where they
+are. A transaction that began below an LSO begins at the same offset in that log. The same holds for a marker that was
+committed by then. A marker that was lost was written again at a higher offset, which the high watermark of that time
+had not passed either.
 """
 
 from bisect import bisect_left

@@ -75,9 +75,9 @@ def _identity_error(before: StateRecorded, record: StateRecorded, state: TxnStat
 
 
 def _kept_error(before: StateRecorded, record: StateRecorded, state: TxnState) -> str:
-    """Return what is wrong with the step from `before` to `record`, for a transaction that a new producer kept open
-    when it took over (KIP-939, keepPreparedTxn). The text is empty if nothing is wrong, or if no transaction was
-    kept.
+    """Return what is wrong with the step from `before` to `record`, which has `state`. It is about a transaction that a
+    new producer kept open when it took over (KIP-939, keepPreparedTxn). The text is empty if nothing is wrong, or if no
+    transaction was kept.
 
     The records of a kept transaction also have the id and epoch of the newest producer, as `next_owner`. There are
     four rules:

@@ -109,7 +109,7 @@ class Presence(StrEnum):
     PRESENT = "present"
     ABSENT = "absent"
     SUPERSEDED = "superseded"
-    """A newer value of the key is there, so compaction may have removed this one."""
+    """A newer value of the key is in the final read, so compaction may have removed this one."""
     DELETED = "deleted"
     """The value was, or may have been, below the log's start, in a topic whose records a workload deletes."""
     BEYOND = "beyond"
@@ -202,8 +202,8 @@ class FinalState:
         )
 
     def committed_presence(self, written: Written) -> Presence | None:
-        """Return whether a sent value is in the final read_committed read of its partition. None if that read did
-        not begin after the writer had ended, or there is none."""
+        """Return whether a sent value is in the final read_committed read of its partition. None if that read did not
+        begin after the writer had ended, or the partition has no such read."""
         send, by = written
         log = self.committed.get((send.topic, send.partition))
         if log is None or not log.is_after(by):

@@ -1,10 +1,11 @@
 """healthy-transaction-aborted: a transaction that its client ends within its time-out is aborted by nobody else.
 
-The checker looks at each transaction whose client was told that it is over, or that its producer is fenced. By the
-client's monotonic clock the time-out had not passed. Such a transaction breaks the rule unless something else had a
-right to abort it:
+The checker looks at each transaction whose client received the answer that it is over, or that its producer is fenced.
+By the client's monotonic clock the time-out had not passed then. Such a transaction breaks the rule unless something
+else had a right to abort it:
 
-- another client that asked for the transactional id meanwhile, or whose call at any time was not answered;
+- another client that called `init_transactions` for the transactional id meanwhile, or whose earlier call of it was
+  never answered;
 - a late copy of a call of `init_transactions`, because of a fault or of a call that took long. Such a call fences
   every producer that was opened before it;
 - an operator, who may end any transaction;
@@ -37,7 +38,9 @@ may have been repeated by the client or a listener."""
 _OPERATE: Final = "operate"
 _CLOCKS: Final = ("clock-skew", "clock-jump")
 _COPY_NOTHING: Final = (*_CLOCKS, "client-kill", _OPERATE)
-"""The kinds of faults that make no copy of a request, as `fault_plan` names them."""
+"""The kinds of faults, as `fault_plan` names them, during which a call of `init_transactions` counts as sent once. They
+lose no response after which a client or a listener would send it again. During any other fault a call may leave a late
+copy."""
 _FOR_EVER: Final = 2**62
 
 
@@ -66,8 +69,8 @@ def check(history: History, observations: Observations) -> Verdict:
 
 
 def _told_ms(by: Transaction) -> int | None:
-    """Return when the client was told that its transaction is committed, or was ended by others, in milliseconds.
-    None if it was told neither, or only after the time-out."""
+    """Return when the client received the answer that its transaction is committed, or was ended by others, in
+    milliseconds. None if it received neither, or only after the time-out."""
     is_answered = by.is_taken or (by.ending is Ending.COMMIT and by.outcome is Outcome.OK)
     if by.timeout_ms is None or by.completed_ms is None or not is_answered:
         return None
@@ -80,8 +83,9 @@ class _Circumstances:
     observations: Observations
 
     def are_clear(self, by: Transaction, told_ms: int, openings: Sequence[WorkloadFact]) -> bool:
-        """True if nobody but the cluster can have ended the transaction: no other producer of its id, no late copy
-        of a request, no operator and no changed clock."""
+        """True if nobody but the cluster can have ended the transaction: no other producer of its id, no late copy of a
+        request, no operator and no changed clock. `told_ms` is when its client learned of the end, `openings` are all
+        calls of `init_transactions` for its id."""
         own = [one for one in openings if one.client == by.client and _end_of(one) <= by.invoked_ms]
         if len(own) != 1:
             return False

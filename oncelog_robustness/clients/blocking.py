@@ -33,8 +33,8 @@ ArgumentsP = ParamSpec("ArgumentsP")
 
 
 class _Call(greenlet.greenlet if greenlet else object):  # type: ignore[misc]
-    """A call of blocking code that is under way, as a greenlet (a stack of its own). Its parent is the greenlet
-    that runs the event loop."""
+    """A call that `blocking` runs, as a greenlet (a stack of its own). Its parent is the greenlet that runs the event
+    loop."""
 
 
 async def blocking(
@@ -62,8 +62,8 @@ async def blocking(
 
 
 def _wait(awaitable: Awaitable[ResultT]) -> ResultT:
-    """Wait for an awaitable from blocking code that runs inside `blocking`, and return its result. The event loop
-    goes on meanwhile."""
+    """Return the result of an awaitable, for code without `await` that the function `blocking` runs. The event loop
+    runs other tasks until the result is there."""
     parent = greenlet.getcurrent().parent
     assert parent is not None, "only a blocking call waits"
     found: ResultT = parent.switch(awaitable)
@@ -105,8 +105,8 @@ class _Stream:
 
 
 class _Sockets:
-    """A stand-in for the module `socket` in `oncelog.client.connection`. Calls inside `blocking` get connections of the
-    event loop, and other calls get real sockets."""
+    """A stand-in for the module `socket` in `oncelog.client.connection`. Code that the function `blocking` runs gets
+    connections of the event loop; other code gets real sockets."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(socket, name)
@@ -126,8 +126,8 @@ def _with_tls(stream: Any, host: str, login: ClientLogin) -> Any:
 
 
 class _Time:
-    """A stand-in for the module `time` in modules of the client. Inside `blocking`, its `sleep` lets the event loop go
-    on."""
+    """A stand-in for the module `time` in modules of the client. In code that the function `blocking` runs, its `sleep`
+    lets the event loop go on."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(time, name)

@@ -352,7 +352,7 @@ class ConfluentConsumer:
         self._thread = CallThread(f"consumer {client}")
         self._positions: dict[Partition, int] = {}
         self._given: list[Any] | None = None
-        """The partitions that the group has assigned, until their positions are found and told. None at any other
+        """The partitions that the group has assigned, until the next poll finds their positions. None at any other
         time."""
         self._new_positions: Mapping[Partition, int] | None = None
         self._error: KafkaError | None = None

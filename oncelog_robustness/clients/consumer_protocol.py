@@ -148,8 +148,9 @@ class ProtocolConsumer:
         await self._read_on({})
 
     async def _take_over(self) -> bool:
-        """Make the partitions that are read equal to those assigned. Give up partitions that are no longer
-        assigned, and report that at once. Then fetch the committed offsets of new ones and begin to read there.
+        """Make the partitions that are read equal to those assigned. Give up partitions that are no longer assigned,
+        and report that at once. Then fetch the committed offsets of newly assigned ones, and begin to read them at
+        these offsets.
 
         Returns False if that did not work; the next poll tries again.
         """

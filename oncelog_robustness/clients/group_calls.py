@@ -81,8 +81,8 @@ class GroupCalls:
         protocols: Mapping[str, bytes],
         timeouts_ms: tuple[int, int],
     ) -> Joined:
-        """Send a JoinGroup and return the response. `timeouts_ms` are the session timeout and the rebalance
-        timeout.
+        """Send a JoinGroup and return the response. `protocols` are the assignors, each with the member's subscription.
+        `timeouts_ms` are the session timeout and the rebalance timeout.
 
         Raises KafkaError. With MEMBER_ID_REQUIRED its message is the member id with which the client must ask
         again.

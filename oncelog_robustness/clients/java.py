@@ -268,7 +268,8 @@ class JavaProducer(_JavaClient):
 
 
 def _end_of_commit(error: JavaError) -> Refused | None:
-    """Return what a failed commit proves if `error.sent` EndTxn may have reached a coordinator; None: nothing."""
+    """Return the error that a failed commit proves: Fenced, EndedByOthers or Refused. None if the transaction may have
+    committed all the same. `error.sent` is how many EndTxn may have reached a coordinator."""
     if error.sent not in (0, 1):
         return None
     if "fenced" in error.kinds:
@@ -292,11 +293,13 @@ class JavaConsumer(_JavaClient):
         self.group = group
         self.isolation = isolation
         self.group_metadata: str | None = None
-        """The name under which the Java process keeps the membership of the generation that was last returned."""
+        """The name under which the Java process keeps the group membership with which the present partitions came. None
+        while the consumer has no partitions."""
         self._admin = admin
         self._positions: Mapping[Partition, int] = {}
         self._given: list[Partition] | None = None
-        """The partitions that the group gave, before the application has received their positions."""
+        """The partitions that the group has assigned, until the next poll finds their positions. None at any other
+        time."""
         self._new_positions: Mapping[Partition, int] | None = None
 
     async def assign(self, positions: Mapping[Partition, int]) -> None:

@@ -1,7 +1,7 @@
 """A process of Java with Kafka's clients in it, driven over pipes; `java_client/KafkaWorker.java` is the program.
 
-It ends when its input does, and so with the process that started it. `prepare` compiles it once, and child processes
-find its class path in the environment.
+The Java process ends when its input does, and so with the process that started it. `prepare` compiles the program once,
+and child processes find its class path in the environment.
 """
 
 import asyncio
@@ -20,7 +20,8 @@ from oncelog.errors import OncelogError
 from oncelog_robustness.clients.contract import Unanswered
 
 CLASSPATH_VARIABLE: Final = "ONCELOG_VERIFY_JAVA_CLASSPATH"
-"""The class path of the compiled program and of Kafka's jars, for the processes of a run."""
+"""The environment variable in which the processes of a run find the class path: the compiled program and Kafka's
+jars."""
 SOURCE: Final = Path(__file__).parent / "java_client" / "KafkaWorker.java"
 COMPILE_TIMEOUT_S: Final = 120
 IDLE_S: Final = 10.0
@@ -29,7 +30,7 @@ _COMPILER: Final = ("-m", "jdk.compiler/com.sun.tools.javac.Main", "-nowarn", "-
 
 
 def prepare(java_classpath: str) -> str:
-    """Compile the program and name its class path in the environment; return why Java takes no part, or nothing.
+    """Compile the program and set `CLASSPATH_VARIABLE`. Return why Java clients cannot take part; empty if they can.
 
     `java_classpath` has kafka-clients and what it needs. If it is empty, `libs` in the folder KAFKA_HOME is taken.
     """
@@ -74,14 +75,15 @@ def _failure(said: str, java_classpath: str) -> str:
 
 
 def forget() -> None:
-    """Remove what `prepare` compiled."""
+    """Remove what `prepare` compiled, and the environment variable that it set."""
     found = os.environ.pop(CLASSPATH_VARIABLE, "")
     if found:
         shutil.rmtree(found.partition(os.pathsep)[0], ignore_errors=True)
 
 
 class JavaError(Exception):
-    """An exception in Java. `kinds`: what the program knows about it; `sent`: requests EndTxn, -1 if nobody counted."""
+    """An exception in Java. `kinds` are words that classify it, such as `fenced`. `sent` is the number of EndTxn
+    requests that were sent; -1 if nobody counted."""
 
     def __init__(self, answer: Mapping[str, Any]) -> None:
         super().__init__(str(answer["error"]))
@@ -90,17 +92,18 @@ class JavaError(Exception):
 
 
 class JavaProcess:
-    """The Java process of this process, which the first client starts.
+    """The one Java process of this Python process, which the first client starts.
 
-    It ends with this process, or after `IDLE_S` seconds without a client. A start takes a second of a processor, and
-    the last reads open one consumer after the other.
+    It ends with this Python process, or after `IDLE_S` seconds without a client. It is kept so long because a start
+    takes a second of a processor, and the last reads open one consumer after the other.
     """
 
     _mine: "JavaProcess | None" = None
 
     @classmethod
     def enter(cls) -> "JavaProcess":
-        """Return the process for one client more."""
+        """Count one client more, and return the Java process for it. Start a process if there is none that can be
+        used."""
         found = cls._mine
         if found is None or not found._is_usable():
             found = cls._mine = JavaProcess()
@@ -128,7 +131,8 @@ class JavaProcess:
         threading.Thread(target=self._read, name="java answers", daemon=True).start()
 
     async def ask(self, timeout_s: float, verb: str, *words: object) -> dict[str, Any]:
-        """Return the answer to a command. Raises JavaError, and Unanswered after this time or when Java has ended."""
+        """Send the command `verb` with its arguments `words`, and return the answer. Raises JavaError for an exception
+        in Java. Raises Unanswered after `timeout_s`, or when the Java process has ended."""
         if self._has_ended:
             raise Unanswered("the Java process has ended")
         number = next(self._numbers)
@@ -152,7 +156,8 @@ class JavaProcess:
         return answer
 
     def _is_usable(self) -> bool:
-        """False in a forked child, which must not write into its parent's pipe, and in another loop."""
+        """False if the Java process has ended. False also in a forked child, which must not write into its parent's
+        pipe. On another event loop than before, end the process and return False."""
         if self._owner != os.getpid():
             return False
         if self._loop is not asyncio.get_running_loop():
@@ -161,13 +166,13 @@ class JavaProcess:
         return not self._has_ended
 
     def leave(self) -> None:
-        """Count one client less."""
+        """Count one client less. If there is no client `IDLE_S` seconds later, the Java process is ended."""
         self._clients -= 1
         self._loop.call_later(IDLE_S, self._end_if_idle)
 
     @classmethod
     def end_mine(cls) -> None:
-        """End the process of this process if it has no client."""
+        """End the Java process that this Python process has started, if it has no client."""
         if cls._mine is not None and cls._mine._owner == os.getpid():
             cls._mine._end_if_idle()
 

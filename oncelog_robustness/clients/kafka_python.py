@@ -1,12 +1,13 @@
 """The adapter of kafka-python. The library has threads, so it runs against processes only.
 
-It speaks TV1 and sends generations. The adapter adds exact endings, because the library repeats requests without
-telling, and goes on after some errors (read in version 3.0.12):
+It speaks TV1 (the transaction protocol before KIP-890), and sends the group member's generation with offsets. The
+adapter adds exact endings, because the library repeats requests without telling, and goes on after some errors (read in
+version 3.0.12):
 
     EndTxn sent twice, refused the second time    the first may have committed: Unanswered
     a batch was given up                          the library would commit the rest: the adapter refuses to ask
     a batch is refused as fenced                  the library would ask for the next epoch of its successor, and
-                                                  brokers would abort what that one has open: it is forbidden
+                                                  brokers would abort what that one has open: the adapter forbids it
     a call takes too long                         Unanswered; from then on the client may send nothing any more
 """
 
@@ -269,7 +270,8 @@ class KafkaPythonProducer:
             raise Unanswered(str(error)) from error
 
     async def close(self) -> None:
-        """Stop the client and give up its requests: a flush would decide what its caller did not ask for."""
+        """Stop the client without sending anything more: a flush could decide a transaction, which the caller did not
+        ask for."""
         self._give_up("closed")
         self._thread.end()
 
@@ -278,7 +280,8 @@ class KafkaPythonProducer:
             raise self._dead
 
     def _give_up(self, call: str) -> None:
-        """Cut the client off. Without that it would repeat for ever what it was asked for."""
+        """Stop the client for good because `call` was not answered. Otherwise the library would repeat its requests for
+        ever."""
         self._dead = self._dead or Refused(f"{call} was not answered; a new producer is needed")
         if self._requests is not None:
             self._requests.is_cut = True
@@ -311,7 +314,8 @@ class KafkaPythonProducer:
         return Refused(repr(cause))
 
     def _cause(self, error: BaseException) -> BaseException:
-        """Return the error that put the producer into its error state: later calls name it in their text only."""
+        """Return the error that put the producer into its error state, if `error` is one of a later call. Such an error
+        has only the text of the first. Otherwise return `error` itself."""
         if self._client is None or type(error) is not errors.KafkaError:
             return error
         found: BaseException | None = self._client._transaction_manager.last_error
@@ -319,7 +323,8 @@ class KafkaPythonProducer:
 
 
 def _end_of_commit(error: BaseException, sent_count: int) -> Refused | None:
-    """Return what a failed commit proves if up to `sent_count` EndTxn may have reached a coordinator; None: nothing."""
+    """Return the error that a failed commit proves: Refused or Fenced. None if the transaction may have committed all
+    the same. `sent_count` is how many EndTxn may have reached a coordinator."""
     if sent_count > 1:
         return None
     if isinstance(error, _FENCED):

@@ -34,7 +34,8 @@ class KafkaPythonConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
         self.group = group
         self.isolation = isolation
         self.group_metadata: Any = None
-        """The group metadata of the generation whose records were last returned."""
+        """The library's metadata of the group, which names the generation in which the last records were returned. None
+        while the consumer has no partitions."""
         # A consumer that is given its position must not jump when that offset does not exist.
         own = {"auto_offset_reset": "none" if group is None else "earliest"}
         names = {"group_id": group, "isolation_level": isolation.value}
@@ -44,7 +45,8 @@ class KafkaPythonConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
         self._client: Any = None
         self._rebalances = 0
         self._given: list[Partition] | None = None
-        """The partitions that the group gave, before the application has received their positions."""
+        """The partitions that the group has assigned, until the next poll finds their positions. None at any other
+        time."""
         self._is_moving = False
         """True while a rebalance is under way: partitions are gone and none have come yet."""
         self._positions: Mapping[Partition, int] = {}

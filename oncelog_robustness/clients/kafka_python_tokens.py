@@ -1,4 +1,5 @@
-"""Tokens of OAUTHBEARER for kafka-python, which requests them from a class of its own kind."""
+"""The source of OAUTHBEARER tokens for kafka-python, which takes them only from a subclass of its
+`AbstractTokenProvider`."""
 
 from kafka.net.sasl.oauth import AbstractTokenProvider
 

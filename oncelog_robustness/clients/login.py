@@ -97,7 +97,7 @@ def aiokafka_login() -> dict[str, Any]:
 
 
 def kafka_python_login() -> dict[str, Any]:
-    """Return the arguments of kafka-python's clients for the chosen login."""
+    """Return the arguments of kafka-python's clients for the login that `choose_login` set."""
     login = chosen_login()
     if login is None:
         return {}
@@ -123,7 +123,8 @@ def kafka_python_login() -> dict[str, Any]:
 
 
 def java_login() -> dict[str, str]:
-    """Return the settings of Kafka's Java client for the chosen login. Raises OncelogError for OAUTHBEARER."""
+    """Return the settings of Kafka's Java client for the login that `choose_login` set. Raises OncelogError for
+    OAUTHBEARER."""
     login = chosen_login()
     if login is None:
         return {}

@@ -3,9 +3,10 @@ Consumers are aiokafka's.
 
 What an error of the producer proves:
 
-    a record in a transaction     it is not in the log: the producer can only abort; 47 says that others have ended it
+    a record in a transaction     it is not in the log: the producer can only abort
+    INVALID_PRODUCER_EPOCH (47)   others have ended the transaction
     EndTxn refused as fenced      fenced, unless a try before it may have decided: then nobody knows
-    EndTxn refused by state (48)  this epoch's transaction was aborted, whatever earlier tries did
+    INVALID_TXN_STATE (48)        for EndTxn: this epoch's transaction was aborted, whatever earlier tries did
 """
 
 from collections.abc import Awaitable, Mapping, Sequence

@@ -111,8 +111,8 @@ class TransactionCalls:
     async def produce(
         self, transactional_id: str, me: Identity, partition: Partition, value: str
     ) -> None:
-        """Send one record in a transaction by a Produce of TV1, the protocol before KIP-890. The caller decides
-        whether the partition was added to the transaction before."""
+        """Send one record in a transaction of the producer `me`, by a Produce of TV1, the protocol before KIP-890. The
+        caller decides whether the partition was added to the transaction before."""
         batch = encode_batch(
             [Record(None, value.encode(), time.time_ns() // 1_000_000)],
             producer_id=me.producer_id,
@@ -137,8 +137,8 @@ class TransactionCalls:
     async def end(
         self, transactional_id: str, me: Identity, *, is_commit: bool, version: int
     ) -> Identity:
-        """Send EndTxn. Return the producer id and epoch for the next transaction: in TV1 those of this one, in TV2
-        those of the response."""
+        """Send EndTxn in this version, as the producer `me`. Return the producer id and epoch for the next transaction:
+        in TV1 those of this one, in TV2 those of the response."""
         request = types_of(versions.END_TXN, version).EndTxnRequest(
             transactional_id=transactional_id,
             producer_id=me.producer_id,

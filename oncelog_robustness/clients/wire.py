@@ -304,7 +304,7 @@ class Brokers:
 
 
 class Deadline:
-    """The time limit of a repeated request, and the pauses between its tries. Each is twice as long as the one
+    """The time limit of a repeated request, and the pauses between its tries. Each pause is twice as long as the one
     before, up to a second."""
 
     def __init__(self, timeout_s: float) -> None:

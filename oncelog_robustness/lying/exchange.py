@@ -73,7 +73,7 @@ class Exchange:
 
     @property
     def types(self) -> Any:
-        """Return the constructors of the response's types, in this version."""
+        """Return the classes from which a lie builds a response to this request, in the request's version."""
         return schema_of(self.api_key, self.version).response_types
 
     @property

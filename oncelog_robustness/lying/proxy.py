@@ -64,7 +64,8 @@ class LyingProxy:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def own(self, host: str, port: int) -> Address:
-        """Return the address that clients receive instead of a broker's, and listen there."""
+        """Return the address that clients receive instead of the broker's address `host` and `port`. Listen on it from
+        now on."""
         if port <= 0:
             return host, port
         broker = (host, port)
@@ -189,8 +190,8 @@ class _Connection:
                     await writer.wait_closed()
 
     async def _over(self, passing: Awaitable[None]) -> None:
-        """Pass on the frames of one direction. At their end raise _Over, which ends the other direction as
-        well."""
+        """Await `passing`, which passes on the frames of one direction until their end. Then raise _Over, which ends
+        the other direction as well."""
         await passing
         raise _Over
 

@@ -65,8 +65,8 @@ class Hunted:
 def findings(
     name: str, *, first_seed: int | None = None, seeds: int | None = None, jobs: int = 1
 ) -> Iterator[Finding]:
-    """Plant the bug in this process, for good, run seeds with it, and yield the finding of each as it comes.
-    None for `first_seed` or `seeds` means the bug's own."""
+    """Plant the bug in this process, for good, run seeds with it, `jobs` at a time, and yield the finding of each as it
+    comes. None for `first_seed` or `seeds` means the bug's own."""
     bug = install(name)
     # Only now: what the bug changes must not be imported before it is planted.
     from oncelog_robustness.checkers.verdict import Answer
@@ -95,8 +95,8 @@ def findings(
 def hunted(
     name: str, first_seed: int | None = None, seeds: int | None = None, jobs: int = 1
 ) -> Hunted:
-    """Plant the bug in this process, for good, and run seeds until one of its checkers catches it. Return how
-    that went."""
+    """Plant the bug in this process, for good, and run seeds, `jobs` at a time, until one of its checkers catches it.
+    Return how that went."""
     bug = bug_named(name)
     began = time.monotonic()
     tried = unfinished = 0

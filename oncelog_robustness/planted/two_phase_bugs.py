@@ -1,4 +1,4 @@
-"""Planted bugs of prepared transactions (KIP-939): another may end one, or one ends without a decision."""
+"""Planted bugs of prepared transactions (KIP-939): another producer may end one, or one ends without a decision."""
 
 from typing import Final
 

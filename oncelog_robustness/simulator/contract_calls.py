@@ -16,8 +16,9 @@ def contracts_here() -> Contracts | None:
 
 
 def as_caller(path: str, write: Any, read: Any) -> tuple[str, Any, Any]:
-    """Return the path, serializer and deserializer with which the running process makes a call. In a process
-    of an older version they remove unknown fields, and an unknown method gets a path that nobody serves."""
+    """Return the path, serializer and deserializer with which the running process makes a call, from those of today's
+    version (`path`, `write`, `read`). In a process of an older version they remove unknown fields, and an unknown
+    method gets a path that nobody serves."""
     contracts = contracts_here()
     if contracts is None or not _is_ours(path):
         return path, write, read

@@ -28,8 +28,8 @@ async def dial(network: SimNetwork, address: str, port: int) -> End:
 
 
 class Attempt:
-    """One call of connect(2): a SYN goes there, an answer comes back. A fault may hold up either; the SYN is
-    then sent again."""
+    """One call of connect(2): a SYN goes to the port, an answer comes back. A fault may hold up either; the SYN is then
+    sent again."""
 
     def __init__(
         self, network: SimNetwork, target_host: str, port: int, *, is_loopback: bool

@@ -328,7 +328,8 @@ class SimDisks:
         disk.delay_s, disk.free_bytes, disk.failing_syncs = 0.0, None, 0
 
     def flip_bit(self, host: str, suffixes: tuple[str, ...] = (".log",)) -> str | None:
-        """Turn over one bit of a file that nobody writes, and return its path; None if no such file has bytes.
+        """Turn over one bit of a file that nobody writes and whose name ends in one of `suffixes`. Return its path;
+        None if no such file has bytes.
 
         In each folder the last `.log` file by name is the one that is written.
         """

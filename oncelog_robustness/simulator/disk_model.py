@@ -125,7 +125,7 @@ class SimFile:
         return bytes(real[: len(content)])
 
     def after_power_cut(self, current: bytes, draw: random.Random) -> bytes:
-        """Draw one of the contents that the disk may have after a power cut."""
+        """Draw one of the contents that the file may have after a power cut. `current` is its content just before."""
         safe, current = self.on_disk(current), self._without_lost(current)
         fate = draw.random()
         if fate < 0.25:

@@ -144,7 +144,8 @@ def draw_storage_settings(draw: random.Random, wildness: float = 1.0) -> dict[st
 
 
 def draw_controller_settings(draw: random.Random, wildness: float = 1.0) -> dict[str, str]:
-    """Draw the environment variables of the controllers, the same for all controllers of a cluster."""
+    """Draw the environment variables of the controllers, the same for all controllers of a cluster. `wildness` from 0
+    to 1 scales how many settings are extreme."""
     return _environment("ONCELOG_CONTROLLER_", CONTROLLER, draw, wildness)
 
 
@@ -161,7 +162,8 @@ def draw_marker_sender_settings(draw: random.Random, wildness: float = 1.0) -> d
 
 
 def draw_topic_config(draw: random.Random, wildness: float = 1.0) -> dict[str, str]:
-    """Draw overrides for a new topic's configuration; ordinary values are left out."""
+    """Draw overrides for a new topic's configuration; ordinary values are left out. `wildness` from 0 to 1 scales how
+    many are extreme."""
     drawn = {name: _value(setting, draw, wildness) for name, setting in TOPIC.items()}
     return {name: value for name, value in drawn.items() if value not in _texts(TOPIC[name])}
 
@@ -176,8 +178,8 @@ def extreme_count(environment: Mapping[str, str]) -> int:
 
 
 def replace_constants(draw: random.Random, wildness: float = 1.0) -> dict[str, int]:
-    """Draw values for constants of production code that no setting changes, such as index sizes. Put them in
-    place in the whole interpreter, and return them by name."""
+    """Draw values for constants of production code that no setting changes, such as index sizes. `wildness` from 0 to 1
+    scales how many are extreme. Put them in place in the whole interpreter, and return them by name."""
     drawn = {}
     # A round of the scrub in a minute is of no use to a run of a minute.
     replace(replication, "_SCRUB_PAUSE_S", SCRUB_PAUSE_S)

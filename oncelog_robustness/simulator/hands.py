@@ -13,7 +13,8 @@ from oncelog_robustness.simulator.operators import Operator
 from oncelog_robustness.simulator.world import World
 
 _WITHOUT_STEP: float = 0.0
-"""The strength of a kill that comes at once, not in a step of a disk."""
+"""The `strength` of a planned kill that comes at once. A kill with a high strength comes between two operations on a
+disk."""
 
 
 class SimHands:

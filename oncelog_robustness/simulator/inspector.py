@@ -88,7 +88,8 @@ class Inspector:
         self._owners = Owners()
         self._committed = Committed()
         self._synced: dict[tuple[int, str, int], tuple[str, int]] = {}
-        """The topic id, and how far the replica is both synced and committed, by node id and partition."""
+        """The topic's id, and the offset below which the replica is both synced and committed, by node id, topic and
+        partition number."""
         self._newest_epochs: dict[tuple[str, int], int] = {}
         """The last leader epoch that any replica was seen in, by topic id and partition number."""
         self._listen()

@@ -18,12 +18,12 @@ _MACHINE: Final = Path(machine.__file__)
 GUARDS: Final = frozenset(
     {"delivery_ignored", "resend_ignored", "stale_delivery_ignored", "stale_resend_ignored"}
 )
-"""Labels that no code around the machines causes. They answer an outcome of a delivery, or a timer to repeat one,
-whose decision is complete.
+"""Labels that no code around the machines causes. They answer the result of sending markers (a delivery), or a timer to
+send them again, for a transaction that is complete already.
 
-A machine has one delivery of a decision under way in its life, and one outcome of it is submitted. Only a refusal
-sets the timer, and only the delivery that the timer asks for completes the decision. Machines are tested against such
-events all the same. A run that reaches one of these labels shows that this is no longer so, and is broken.
+A machine has one delivery of the same markers under way, and receives one result of it. Only a failed delivery sets the
+timer, and only the delivery that the timer asks for completes the transaction. Machines are tested against such events
+all the same. A run that reaches one of these labels shows that this is no longer so, and is broken.
 """
 
 

@@ -178,10 +178,11 @@ class Carrier(Protocol):
     world: World
     loop: SimLoop
     context: contextvars.Context
-    """The context of the kernels, which belong to no process."""
+    """The context (of `contextvars`) in which the kernels' callbacks run. It belongs to no process."""
 
     def latency_s(self, extra_delays: tuple[tuple[float, float], ...]) -> float:
-        """Draw the latency of one segment, in seconds."""
+        """Draw the latency of one segment, in seconds. `extra_delays` are those of faults, as pairs of seconds: a fixed
+        delay, and the most that a draw adds to it."""
 
     def settle(self, pipe: "Pipe") -> None:
         """Remove a connection from the network if neither of its two pipes is in use any more."""
@@ -278,8 +279,8 @@ class Pipe:
             self.go_on()
 
     def take_back(self, size_max: int) -> bytes | None:
-        """Take back the newest segment if it is still on its way and has at most `size_max` bytes, to send
-        it together with the next."""
+        """Take back the newest segment and return it, to be sent together with the next. None if it is not on its way
+        any more, or has more than `size_max` bytes."""
         if not self.queue:
             return None
         at, item, size, _ = self.queue[-1]

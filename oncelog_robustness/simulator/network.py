@@ -91,7 +91,7 @@ class Waiting(Protocol):
     """An attempt to connect that a fault holds up."""
 
     def send_again(self, late_s: float) -> None:
-        """Send the SYN again after a fault began or ended."""
+        """Send the SYN again, `late_s` seconds from now, because a fault began or ended."""
 
 
 class _Sockets:
@@ -108,7 +108,7 @@ class SimNetwork:
         self.loop = world.loop
         self.profile = profile
         self.context = contextvars.Context()
-        """The context of the kernels, which belong to no process."""
+        """The context (of `contextvars`) in which the kernels' callbacks run. It belongs to no process."""
         self._latency = world.streams.stream("network.latency")
         self._draw = self._latency.random
         self.dice = world.streams.stream("network.faults")
@@ -257,7 +257,8 @@ class SimNetwork:
     # ------------------------------------------------------------------------------------------------ latency
 
     def latency_s(self, extra_delays: tuple[tuple[float, float], ...] = ()) -> float:
-        """Draw the latency of one segment, in seconds."""
+        """Draw the latency of one segment, in seconds. `extra_delays` are those of faults, as pairs of seconds: a fixed
+        delay, and the most that a draw adds to it."""
         profile = self.profile
         shortest, longest = profile.latency_s
         latency_s = shortest + (longest - shortest) * self._draw()

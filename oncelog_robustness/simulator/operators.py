@@ -32,7 +32,8 @@ FEATURES: Final = {"transaction.version": 2, "group.version": 1}
 NOBODY: Final = 99
 """The id of a node that does not exist."""
 LATE_S: Final = 5.0
-"""Seconds for which a request whose connection broke may still be worked on; what it did is then taken back as well."""
+"""Seconds for which a request whose connection broke may still be carried out. After them the operator undoes its
+action a second time, in case such a request came after the first undoing."""
 
 
 class Operator:

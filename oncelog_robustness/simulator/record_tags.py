@@ -15,7 +15,7 @@ from oncelog_robustness.simulator import seams
 from oncelog_robustness.simulator.contract_calls import contracts_here
 
 KAFKAS_TAGS: Final = frozenset({0, 1, 2})
-"""The tags of Kafka's own tagged fields (facts 5.1), which every version of oncelog has."""
+"""The tags of Kafka's own tagged fields (docs/kafka-facts.md, 5.1), which every version of oncelog has."""
 TODAYS_TAGS: Final = frozenset(
     value for name, value in vars(txn_records).items() if name.startswith("_TAG_")
 )

@@ -63,8 +63,8 @@ from oncelog_robustness.workloads.contract import Workload
 
 START_TIMEOUT_S: Final = 60.0
 _LATE_MS: Final = 10_000
-"""A trace of at least this length, in milliseconds, is kept because it is late; the same as production's
-default."""
+"""The duration, in milliseconds, from which a trace (of spans) counts as late and is therefore recorded. Production has
+the same default."""
 CALM_MS: Final = 3_000
 """The time after healing in which workloads still work before they are told to end, in milliseconds."""
 
@@ -370,7 +370,8 @@ def _workload(parameters: Mapping[str, Any]) -> Workload:
 
 
 def _set_up_logging(world: World, level: int | None, failures: list[str]) -> None:
-    """Set up logging so that a bug fails the run even when production code catches and logs it."""
+    """Set up logging so that a bug fails the run even when production code catches and logs it: its text is added to
+    `failures`. `level` is the least level that is printed; None: nothing is."""
 
     def where() -> str:
         process = owner()

@@ -1,5 +1,5 @@
-"""The first look at a cluster: who answers at an address, and whether a run can begin there,
-in one probe of each kind.
+"""The first look at a cluster: who answers at an address, and whether a run can begin there. For that it makes one
+topic and one group, and one transaction with each client library.
 
 Anything that the cluster lacks or does not allow becomes one sentence, which names it and says what to do.
 """
@@ -69,10 +69,11 @@ class Found:
 async def look(
     bootstrap: Sequence[str], prefix: str, wanted: Sequence[str], on_step: Callable[[str], None]
 ) -> Found:
-    """Find out about the cluster: its brokers, and which client libraries can commit there. It makes a topic and a
-    group that begin with `prefix`, and leaves them.
+    """Make one transaction with each client library in `wanted`. Return what was found: the brokers, and the libraries
+    that could commit. `on_step` is called with the name of each step.
 
-    Raises OncelogError with one line of text.
+    The topic and the group for this begin with `prefix`, and are left there. Raises OncelogError if no Kafka broker
+    answers, the cluster does not allow something, or no library can commit.
     """
     on_step("asking the brokers")
     brokers = Brokers(bootstrap, "oncelog-verify")
@@ -135,7 +136,8 @@ def _absence(library: str, java_classpath: str) -> str:
 
 
 async def _ask(brokers: Brokers, address: str) -> tuple[int, str]:
-    """Ask any broker for the number of brokers and the cluster's id."""
+    """Return the number of brokers and the cluster's id (empty if it has none), as any broker says. Raises
+    OncelogError, which names `address`, if none answers as a broker that the run can use."""
     request = types_of(versions.API_VERSIONS).ApiVersionsRequest(
         client_software_name="oncelog-verify", client_software_version="1"
     )

@@ -45,8 +45,8 @@ DEPTH_MAX: Final = 100
 
 
 def forms(text: str) -> Iterator[tuple[int, Any]]:
-    """Yield every top-level value (form) of a text, after the line on which it begins. Sets become lists, and tags are
-    dropped."""
+    """Yield every top-level value (form) of a text as a pair: the number of the line on which it begins, and the value.
+    Sets become lists, and tags are dropped."""
     reader = _Reader(text)
     while (token := reader.next()) is not None:
         if token.kind == "discard":

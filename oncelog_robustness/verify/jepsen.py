@@ -85,7 +85,8 @@ class _Reading:
     isolation: Isolation
     _begun: dict[Any, _Operation] = field(default_factory=dict)
     _lives: Counter[Any] = field(default_factory=Counter)
-    """The number of times that each process was repositioned: in matters of order it is then another consumer."""
+    """The number of times that each process was repositioned. Its polls before and after that are judged as those of
+    two consumers."""
     _transactions: list[Transaction] = field(default_factory=list)
     _polls: list[Poll] = field(default_factory=list)
     _ignored: Counter[str] = field(default_factory=Counter)

@@ -33,8 +33,8 @@ class Anomaly:
     checker: str
     sentence: str
     operations: tuple[AnyOperation, ...]
-    """The operations that the sentence is about.
-    Of their reads only the named ones are kept, and their neighbours in final reads."""
+    """The operations that the sentence is about. Of their reads only those are kept that the sentence names, and in
+    final reads those next to them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +90,8 @@ def merged_judgement(verdicts: Sequence[Verdict], parts: Iterable[Anomaly]) -> J
 
 
 def _broken(answered: Sequence[Answered]) -> Iterator[tuple[str, Verdict, str]]:
-    """Yield each anomaly that a checker found: the promise, the checker's verdict, and the sentence that describes
-    it."""
+    """Yield each anomaly that a checker found: the promise's name, the checker's verdict, and the sentence that
+    describes the anomaly."""
     for one in answered:
         for verdict in one.verdicts:
             if verdict.answer is Answer.BROKEN:

@@ -1,5 +1,5 @@
-"""The check of a history that is given as a file. One of ours is read in parts, so that it may be long; Jepsen's is
-read as a whole."""
+"""The check of a history that is given as a file. A history in our own format is read in parts, so that it may be long;
+Jepsen's is read as a whole."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ class _Seen:
     anomalies: tuple[Anomaly, ...]
     tried: Tried
     commits: tuple[Commit, ...]
-    """The commits of the pulse."""
+    """The commits of the producer that never pauses."""
     transactions: Counter[str]
     began_ms: int | None
     """The begin of the first transaction or send, in milliseconds; None without one."""
@@ -75,8 +75,8 @@ def judge_history(path: Path, isolation: Isolation) -> Offline:
 
 
 def measures_of(history: History) -> Measures:
-    """Return the time and commits of a history that was given as a file. Its time runs from the first operation of a
-    writer to the last."""
+    """Compute the measures of a history from it alone. Its time goes from the first transaction or send to the end of
+    the last."""
     return _measured([_seen(history, Judgement((), ()))])
 
 

@@ -1,5 +1,5 @@
-"""The page of verify: first the verdict and the promises, then the proofs, then when and how long
-nothing could be committed."""
+"""The HTML page of a report of `oncelog verify`. First comes the verdict, then each anomaly with its proof, then
+Kafka's promises and which of them held. Plots follow of when and for how long nothing could be committed."""
 
 import json
 from collections.abc import Iterator
@@ -23,7 +23,8 @@ WORDS: Final = {
 
 
 def verify_page(content: dict[str, Any], measures: Measures) -> str:
-    """Return the page as HTML. `content` is the report as JSON has it; the plots also need the measures."""
+    """Return the page of a report of `oncelog verify` as HTML. `content` is the report as JSON has it; the plots also
+    need the measures."""
     parts = [*_head(content), _tiles(content)]
     if content["anomalies"]:
         parts.append(_anomalies(content["anomalies"]))

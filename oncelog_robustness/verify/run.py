@@ -1,4 +1,4 @@
-"""One run of verify: look at the cluster, work under faults, clean, judge, report."""
+"""One run of `oncelog verify`: look at the cluster, let clients work under faults, clean up, judge, report."""
 
 import asyncio
 import os
@@ -109,8 +109,8 @@ def _verify(order: Order, faults: Faults, console: Console) -> int:
 
 
 def _looked(order: Order, console: Console) -> tuple[Found, tuple[str, ...]]:
-    """Look at the cluster before the run. Return what was found, and why some client libraries take no part. If this
-    raises, the probe topic and group are deleted first."""
+    """Look at the cluster before the run. Return what was found, and a sentence for each client library that is not
+    installed. If this raises, the probe topic and group are deleted first."""
     wanted, missing = installed(order.libraries, order.java_classpath)
     if not wanted:
         raise OncelogError(". ".join(missing))
@@ -126,7 +126,8 @@ def _looked(order: Order, console: Console) -> tuple[Found, tuple[str, ...]]:
 
 
 def _clean_quietly(order: Order) -> None:
-    """Delete the run's topics and groups, and ignore an error of that: the error before it says more."""
+    """Delete the run's topics and groups. An error of that is ignored: the caller raises an earlier one, which says
+    more."""
     try:
         asyncio.run(clean(order.bootstrap, order.prefix))
     except OncelogError:

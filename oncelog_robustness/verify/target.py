@@ -1,5 +1,5 @@
-"""The target of a verify run: a cluster at an address, what may be broken in it, and what is
-cleaned when the run ends."""
+"""The target of a run of `oncelog verify`: a cluster at an address, what may be broken in it, and what is cleaned when
+the run ends."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -18,8 +18,8 @@ CLIENT_DECK: Final = {FaultKind.CLIENT_KILL: 1}
 
 
 class VerifyTarget:
-    """The cluster under test, as a run of chaos sees it (its `Target`). `cleaned` has the result of the cleaning;
-    `is_hurried` skips the cleaning."""
+    """The cluster under test, as a run of chaos sees it (its `Target`). `close` deletes the run's topics and groups,
+    unless `is_hurried` is set. `cleaned` then says what was removed, or why that failed."""
 
     def __init__(
         self,
@@ -30,7 +30,9 @@ class VerifyTarget:
         driver: Driver | None,
         left: str,
     ) -> None:
-        """Make the target. `left` says how names that cannot be cleaned now can be removed later."""
+        """Make the target. `prefix` begins the names of the run's topics and groups. `driver` breaks processes of the
+        cluster; None: only clients are killed. `left` says how topics and groups that cannot be cleaned can be removed
+        later."""
         self.bootstrap = ",".join(bootstrap)
         self.client_config = client_config
         named = f", cluster {found.cluster_id}" if found.cluster_id else ""

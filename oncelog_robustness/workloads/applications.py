@@ -21,8 +21,9 @@ Body = Callable[[Transactor, OpenTransaction], Awaitable[None]]
 async def run_application(
     lab: Lab, name: str, number: int, given: Watched, incarnation: Incarnation
 ) -> None:
-    """Run an application until the run is over. `incarnation` is its code, and is called at each start of it.
-    `name` is its transactional id as well."""
+    """Run an application until the run is over. `incarnation` is its code, and is called at each start of it. `name` is
+    its transactional id as well, and `number` selects the client library. `given` are the workload's parameters: the
+    transaction time-out, and how long each start lives."""
 
     async def work(process: ClientProcess) -> None:
         clients = lab.clients[number % len(lab.clients)]
@@ -41,8 +42,9 @@ async def run_writer(
     abort_share: float,
     pause_ms: int,
 ) -> None:
-    """Run an application that makes one transaction after the other; `body` sends the records of each.
-    `abort_share` of them are aborted."""
+    """Run an application that makes one transaction after the other; `body` sends the records of each. `abort_share` of
+    them are aborted, and `pause_ms` is the longest pause between two. The other arguments are those of
+    `run_application`."""
 
     async def incarnation(client: Transactor) -> None:
         await client.transact_on(partial(body, client), abort_share=abort_share, pause_ms=pause_ms)

@@ -117,7 +117,8 @@ class Blow:
 @dataclass(slots=True)
 class Orders:
     """The state that one start of an application shares with its starter: the blow (a kill or freeze at a chosen step)
-    that is planned for it, and events by which the two wait for each other there."""
+    that is planned for it. At that step the application sets `is_struck`, and waits until the starter sets
+    `goes_on`."""
 
     blow: Blow | None
     is_struck: asyncio.Event = field(default_factory=asyncio.Event)
@@ -125,8 +126,8 @@ class Orders:
     is_recovered: bool = False
 
     async def at(self, step: Step, moment: Moment, nth: int) -> None:
-        """Tell the starter if the blow (a kill or freeze) is planned for this step and moment. Then wait until the
-        starter lets the application go on, unless the blow comes while the step is under way."""
+        """Tell the starter if the blow (a kill or freeze) is planned for this step and moment of the `nth` transaction.
+        Then wait until the starter lets the application go on, unless the blow comes while the step is under way."""
         blow = self.blow
         if blow is None or self.is_struck.is_set():
             return

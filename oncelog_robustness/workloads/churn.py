@@ -65,7 +65,8 @@ class Churn:
         return f"{self.name}-passing-{number}"
 
     def due(self, now_ms: int) -> tuple[int, int, int]:
-        """Return how many topics should have been created, given one more partition, and deleted at this time."""
+        """Return three counts of topics at this time: how many should have been created, how many of these enlarged by
+        a partition, and how many of these deleted."""
         given = self.parameters
         steps = (0, given.topic_life_ms // 2, given.topic_life_ms)
         created, grown, deleted = (

@@ -79,9 +79,9 @@ class Lab(Protocol):
     ) -> ClientProcess:
         """Start client `name` once more, with `work` as its code, and return this start of it.
 
-        In a run of chaos the client is a process of the operating system, forked here. `work` sees the state before
-        the fork, and its own changes stay in its process. It has a `random` of its own, and tells others something
-        by `record` alone.
+        In a run of chaos the client is a process of the operating system, forked here. `work` sees the state before the
+        fork, and its own changes stay in its process. It has a `random` of its own, and only `record` hands something
+        on to other processes.
         """
         ...
 

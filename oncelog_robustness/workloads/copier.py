@@ -174,8 +174,9 @@ class Copier:
     async def _finish(
         self, lab: Lab, admin: Admin, group: _Group, goal: Mapping[Partition, int]
     ) -> None:
-        """Let a group read its input to the end, and record how far it got. Members that died are started again, to
-        end what their predecessors began. None is killed before all is read or the time is up."""
+        """Let a group read its input until it has committed the offsets in `goal`, and record how far it got. Members
+        that died are started again, to end what their predecessors began. None is killed before all is read or the time
+        is up."""
         client, began_ms = f"{self.name}-check", lab.now_ms()
         running: list[ClientProcess] = []
         while True:

@@ -20,8 +20,9 @@ ResultT = TypeVar("ResultT")
 
 
 async def live_on(lab: Lab, name: str, work: Work, *, life_ms: int, rest_ms: int) -> None:
-    """Start one client again and again until the run is over. Each start of it is killed after a drawn time, unless
-    it ends before."""
+    """Start one client again and again until the run is over. Each start of it is killed after a drawn time, unless it
+    ends before. `life_ms` is the mean of that time (0: never killed), `rest_ms` the longest pause between two
+    starts."""
     while not lab.is_over:
         process = lab.spawn(name, work)
         await outlive(lab, process, drawn_life_ms(lab, life_ms))
@@ -35,7 +36,8 @@ def drawn_life_ms(lab: Lab, mean_ms: int) -> int | None:
 
 
 async def outlive(lab: Lab, process: ClientProcess, life_ms: int | None) -> None:
-    """Wait until the client has ended. Kill it after `life_ms`, or if it goes on for long after the run is over."""
+    """Wait until the client has ended. Kill it after `life_ms` (None: do not), or if it still runs `GRACE_MS` after the
+    run is over."""
     began_ms = lab.now_ms()
     over_ms: int | None = None
     while True:
@@ -81,8 +83,8 @@ async def _ended_within(process: ClientProcess, ms: int) -> bool:
 async def retried(
     lab: Lab, limit_ms: int, call: Callable[[], Awaitable[ResultT]], pause_ms: int = 200
 ) -> ResultT:
-    """Repeat `call` while it raises ClientError, and return its result. Once `limit_ms` have passed, the error is
-    raised."""
+    """Repeat `call` while it raises ClientError, every `pause_ms`, and return its result. Once `limit_ms` have passed,
+    the error is raised."""
     deadline_ms = lab.now_ms() + limit_ms
     while True:
         try:

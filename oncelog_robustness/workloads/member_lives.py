@@ -171,7 +171,8 @@ class ClassicMemberRun:
             await run.be_silent()
 
     async def _wrong_step(self, joined: Joined, somebody: Membership) -> None:
-        """Send one drawn request that is wrong. Its response does not change what this member believes about itself."""
+        """Send one drawn request that is wrong, mostly in the name of `somebody`, a membership that the coordinator
+        must refuse. The response does not change what this member believes about itself."""
         run = self._run
         steps: Sequence[Callable[[], Awaitable[object]]] = (
             lambda: self._calls.heartbeat(somebody),

@@ -70,7 +70,8 @@ class Bursts(NamedTuple):
 async def run_plain_writer(
     lab: Lab, name: str, number: int, given: Watched, bursts: Bursts
 ) -> None:
-    """Start an idempotent writer again and again until the run is over. Its number selects the client library."""
+    """Start an idempotent writer again and again until the run is over. Its `number` selects the client library.
+    `given` are the workload's parameters, which say how long each start lives."""
 
     async def work(process: ClientProcess) -> None:
         clients = lab.clients[number % len(lab.clients)]

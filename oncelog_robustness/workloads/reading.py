@@ -84,8 +84,8 @@ class WrittenReader:
 def watchers(
     lab: Lab, name: str, partitions: Sequence[Partition], given: Watched
 ) -> list[Coroutine[Any, Any, None]]:
-    """Return the readers of a workload, as coroutines that read until the run is over: `given.readers` of each
-    isolation level. The client libraries take turns."""
+    """Return the readers of a workload, as coroutines that read until the run is over. `given` are the workload's
+    parameters: `given.readers` readers of each isolation level. The client libraries take turns."""
 
     def watcher(number: int, isolation: Isolation) -> Coroutine[Any, Any, None]:
         clients = lab.clients[number % len(lab.clients)]
@@ -108,8 +108,9 @@ async def read_on(
     partitions: Sequence[Partition],
     given: Watched,
 ) -> None:
-    """Run one start of a reader, until the run is over or an error. It begins at the start of each partition or at
-    a drawn offset, and now and then seeks to another one."""
+    """Run one start of a reader, until the run is over or an error. It begins at the start of each partition or at a
+    drawn offset. `given` are the workload's parameters: how often it seeks to another offset, and how long it pauses
+    between two polls."""
     try:
         starts, ends = await bounds_of(clients, process.name, partitions, isolation)
         consumer = await clients.consumer(process.name, isolation, None)
@@ -156,8 +157,8 @@ async def fetch_offsets(
     *,
     is_final: bool = False,
 ) -> dict[Partition, int]:
-    """Fetch a group's committed offsets, record the fetch in the history, and return them. The offset is -1 where
-    the group has none."""
+    """Fetch a group's committed offsets, record the fetch in the history, and return them. The offset is -1 where the
+    group has none. `is_final`: this is after healing, with everything decided."""
     invoked_ms = lab.now_ms()
     found = await admin.committed(group, partitions)
     offsets = tuple((topic, number, at) for (topic, number), at in found.items())
@@ -234,8 +235,9 @@ async def await_decided(
 async def final_reads(
     lab: Lab, client: str, partitions: Sequence[Partition], decided_limit_ms: int
 ) -> list[FinalRead]:
-    """Read every partition from its start to its end at both isolation levels, record these reads in the history
-    and return them. The client libraries take turns."""
+    """Read every partition from its start to its end at both isolation levels, record these reads in the history and
+    return them. Before that, wait up to `decided_limit_ms` until no transaction is open. The client libraries take
+    turns."""
     admin = await retried(lab, RETRY_TIMEOUT_MS, lambda: lab.clients[0].admin(client))
     await await_decided(lab, admin, partitions, decided_limit_ms)
     found: list[FinalRead] = []

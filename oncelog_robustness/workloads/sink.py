@@ -223,8 +223,9 @@ class _Driver:
         return _Turn(described.query_id or self._sink, batch, adopts=False)
 
     async def _run_tasks(self, attempt: AttemptName, turn: _Turn) -> Sequence[tuple[int, _Try]]:
-        """Run all tasks of the attempt to write a micro-batch, some of them twice at once. Return one successful
-        try of each task, which the commit will name as its winner. Raises OncelogError when a task has none."""
+        """Run all tasks of the attempt to write a micro-batch, some of them twice at once. Return the number of each
+        task with one successful try of it, which the commit will name as its winner. Raises OncelogError when a task
+        has none."""
         draw, given = self._lab.random, self._given
         running: list[tuple[int, asyncio.Task[_Try | None]]] = []
         for task in range(given.tasks):
@@ -321,7 +322,8 @@ class _Driver:
         self, attempt: AttemptName, identity: TaskIdentity, pause_ms: int, adopts: bool
     ) -> _Try | None:
         """Run one try of a task of the micro-batch: join the attempt to write it, write rows, and seal them, which
-        tells the coordinator that they are complete. Return None when it failed."""
+        tells the coordinator that they are complete. Return None when it failed. `pause_ms` is the longest pause before
+        writing and before sealing. `adopts` is true if the query may take the sink over."""
         name = str(identity.task_attempt_id)
         draw = self._lab.random
         try:

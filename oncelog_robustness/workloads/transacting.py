@@ -244,8 +244,8 @@ class Transactor:
         abort_share: float,
         pause_ms: int,
     ) -> None:
-        """Make a producer, and one transaction after the other, until the run is over or the producer can do
-        nothing more."""
+        """Make a producer, and one transaction after the other, until the run is over or the producer can do nothing
+        more. `abort_share` of them are aborted, and `pause_ms` is the longest pause between two."""
         draw = self.lab.random
         try:
             await self.open()

@@ -99,8 +99,8 @@ class Zombies(_Contenders):
         await until_over(lab, works)
 
     async def _succeed(self, lab: Lab, pair: int) -> None:
-        """Start one application after the other with the same transactional id, each while the one before still
-        works. The older one lives on for a drawn time."""
+        """Start one application after the other with the transactional id number `pair`, each while the one before
+        still works. The older one lives on for a drawn time."""
         given, draw, number = self.parameters, lab.random, 0
         transactional_id = f"{self.name}-{pair}"
         old: ClientProcess | None = None

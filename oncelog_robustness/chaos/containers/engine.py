@@ -76,7 +76,8 @@ class Engine:
         return self.run_command("image", "inspect", image).code == 0
 
     def look(self, names: Sequence[str]) -> list[dict[str, Any]]:
-        """Return what the engine knows of these containers; one that does not exist is left out."""
+        """Return the result of the engine's `inspect` for each of these containers; one that does not exist is left
+        out."""
         said = self.run_command("inspect", "--type", "container", *names)
         if said.code == 0:
             return list(json.loads(said.text))

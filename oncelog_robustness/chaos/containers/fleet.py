@@ -71,7 +71,8 @@ class Fleet:
     # ---------------------------------------------------------------------------------------------- all of them
 
     def start(self) -> None:
-        """Start all containers and return when they are ready. Raises OncelogError, with nothing left behind."""
+        """Start all containers and return when they are ready. Raises OncelogError if an image is missing or a
+        container does not become ready; what was started is then removed."""
         self._take_lock()
         try:
             missing = [one for one in self.images.needed if not self.engine.has_image(one)]

@@ -44,7 +44,8 @@ class ContainerInjector:
     def __init__(
         self, fleet: Fleet, kinds: frozenset[FaultKind], kill_client: Callable[[float], str]
     ) -> None:
-        """Make an injector that carries out only faults of these `kinds`."""
+        """Make an injector that carries out only faults of these `kinds`. `kill_client` kills one of the running
+        clients, chosen by a number from 0 to 1, and returns its name."""
         self._fleet = fleet
         self._kinds = kinds
         self._kill_client = kill_client
@@ -227,8 +228,8 @@ class ContainerInjector:
         return self._fleet.states().get(one.name, "gone")
 
     def _is_struck_meanwhile(self, one: Container, after: str) -> bool:
-        """True if another fault that goes on now strikes this container too; the end of that fault will start
-        it again."""
+        """True if a fault other than `after` goes on now and strikes this container too. The end of that fault will
+        start it again."""
         return any(
             name != after and one.name in {other.name for other in self._struck(fault)}
             for name, fault in list(self._under_way.items())

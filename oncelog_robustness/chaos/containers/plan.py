@@ -110,8 +110,8 @@ def given_subnet() -> str:
 def plan_containers(
     subnet: str, images: Images, passwords: Mapping[str, str]
 ) -> tuple[Container, ...]:
-    """Return the containers in the order in which they start.
-    Raises OncelogError if `subnet` is no network, or too small."""
+    """Return the containers in the order in which they start. `passwords` are those of Postgres and Redis. Raises
+    OncelogError if `subnet` is no network, or too small."""
     try:
         hosts = list(ipaddress.IPv4Network(subnet).hosts())
     except ValueError as error:
@@ -164,7 +164,8 @@ def plan_containers(
 def _settings(
     controllers: str, postgres: str, redis: str, passwords: Mapping[str, str]
 ) -> Mapping[RolePlan, Mapping[str, str]]:
-    """Return, for each role, the environment variables that every process of it gets."""
+    """Return, for each role, the environment variables that every process of it gets. `controllers`, `postgres` and
+    `redis` are their addresses."""
     redis_url = f"redis://:{passwords[REDIS]}@{redis}:{REDIS_PORT}/0"
     own = {
         CONTROLLER: {

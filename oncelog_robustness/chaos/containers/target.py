@@ -35,7 +35,8 @@ class ContainerTarget:
         kinds: Sequence[FaultKind],
         settings: Mapping[str, str],
     ) -> None:
-        """Make a target of containers that are not started yet. `kinds`: the only faults to give; empty: all."""
+        """Make a target of containers that are not started yet. `kinds`: the only faults to give; empty: all.
+        `settings` are further environment variables of every process of oncelog."""
         self.name = f"oncelog, a cluster of containers of {engine.command}"
         self.roles = tuple(CONTAINER_DECKS)
         self.limits: Sequence[str] = ()
@@ -93,8 +94,8 @@ class ContainerTarget:
         return ContainerInjector(self._fleet, self._kinds, kill_client)
 
     def observe(self, at_ms: int) -> Observations:
-        """Ask the gateway, while it runs, whether the cluster has settled, and keep that verdict. Return no
-        observations: files of nodes are not read here."""
+        """Ask the gateway, while it runs, whether the cluster has settled, and keep the answer for `verdicts`. Return
+        no observations, because files of nodes are not read here."""
         self._settled = settled(self.ask_gateway, _NODES, SETTLE_S)
         return Observations(is_healed=True)
 

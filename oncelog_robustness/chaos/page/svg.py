@@ -45,8 +45,8 @@ class Scale:
 
 
 def nice_step(least: float, of: Sequence[float]) -> float:
-    """Return the first of the steps `of` that is at least `least`. Steps that begin at 1 are tried in every
-    power of ten."""
+    """Return the first of the steps `of` that is at least `least`, or else the last one. If `of` begins at 1, its steps
+    are multiplied by the power of ten in which `least` lies."""
     power = 10.0 ** math.floor(math.log10(max(least, 1e-9))) if of[0] == 1 else 1.0
     return next((power * one for one in of if power * one >= least * (1 - 1e-9)), power * of[-1])
 
@@ -129,7 +129,8 @@ def time_axis(scale: Scale, top: float, bottom: float) -> Iterator[str]:
 
 
 def value_axis(scale: Scale, unit: str, label: str, *, is_time: bool = False) -> Iterator[str]:
-    """Yield the labels of the vertical axis at the left, with lines across the plot."""
+    """Yield the labels of the vertical axis at the left, with lines across the plot. If `is_time`, the values are
+    milliseconds; otherwise `unit` is written after each."""
     for at in scale.ticks():
         y = scale(at)
         yield line(LEFT, y, WIDTH - RIGHT, y, "grid")

@@ -30,8 +30,8 @@ class Kubernetes:
     """A client of the Kubernetes API for one release in one namespace. Many threads may call it at once."""
 
     def __init__(self, namespace: str, release: str, context: str) -> None:
-        """Connect by the pod's service account, or outside a pod by the kubeconfig.
-        An empty `namespace` means that of the account or of the kubeconfig."""
+        """Connect by the pod's service account, or outside a pod by the kubeconfig. An empty `namespace` means that of
+        the account or of the kubeconfig. `context` is one of the kubeconfig; empty: its current one."""
         self._configuration = client.Configuration()
         self.is_inside = False
         try:
@@ -47,7 +47,8 @@ class Kubernetes:
         self._local = threading.local()
 
     def _configure(self, context: str) -> str:
-        """Load the access to the API and return the namespace that is meant when none is given."""
+        """Load the access to the API. Return the namespace of the service account or the kubeconfig, which is taken
+        when the user names none."""
         if not context:
             try:
                 config.load_incluster_config(client_configuration=self._configuration)
@@ -169,7 +170,8 @@ class Kubernetes:
         return lambda: listing(self.namespace, label_selector=selector, **self._raw)
 
     def restart_rollout(self, kind: str, name: str, at: str) -> None:
-        """Restart the pods of a workload one after another, as `kubectl rollout restart` does."""
+        """Restart the pods of a workload one after another, as `kubectl rollout restart` does. `at` is the time for the
+        annotation by which it does so."""
         annotations = {"kubectl.kubernetes.io/restartedAt": at}
         patch = {"spec": {"template": {"metadata": {"annotations": annotations}}}}
         patching = {

@@ -52,9 +52,11 @@ def ask_gateway(kubernetes: "Kubernetes", path: str) -> Any:
 
 
 def unsettled(answers: Sequence[Any], node_count: int) -> list[str]:
-    """Return what is not as it must be in a healed cluster. `answers` are the responses to QUESTIONS, in order.
+    """Return a sentence for each thing that is not as it must be in a healed cluster of `node_count` nodes. `answers`
+    are the responses to QUESTIONS, in order.
 
-    A transaction may be open, for there may be clients beside those of the run; not for longer than its timeout.
+    A transaction may be open, but not for longer than its timeout: the cluster may have other clients than those of the
+    run.
     """
     cluster, partitions, transactions, hanging, queues = answers
     problems = []
@@ -93,8 +95,9 @@ def unsettled(answers: Sequence[Any], node_count: int) -> list[str]:
 
 
 def settled(ask: Callable[[str], Any], node_count: int, timeout_s: float) -> Verdict:
-    """Ask the gateway by `ask` until the cluster has settled, and return the verdict ok. After `timeout_s`
-    seconds the verdict is broken, with what has not settled as its proof."""
+    """Ask the gateway until the cluster of `node_count` nodes has settled, and return the verdict ok. `ask` returns the
+    REST response to a GET of a path. After `timeout_s` seconds the verdict is broken, with what has not settled as its
+    proof."""
     deadline = time.monotonic() + timeout_s
     while True:
         try:

@@ -69,8 +69,9 @@ class PodInjector:
         tools_image: str,
         kill_client: Callable[[float], str],
     ) -> None:
-        """Make an injector.
-        `kinds` are the faults that it can give; `counts` says how many pods each role has when all is well."""
+        """Make an injector. `kinds` are the faults that it can give; `counts` says how many pods each role has when all
+        is well. `tools_image` is the image of the helper containers that change a pod's network. `kill_client` kills
+        one of the running clients, chosen by a number from 0 to 1, and returns its name."""
         self._kubernetes = kubernetes
         self._machines = machines
         self._kinds = kinds

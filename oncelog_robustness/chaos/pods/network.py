@@ -23,7 +23,8 @@ PROBE_DELAY: Final = (
 
 
 def helper_patch(image: str, target: str) -> dict[str, Any]:
-    """Return the patch for `pods/ephemeralcontainers` that adds the helper to a pod."""
+    """Return the patch for `pods/ephemeralcontainers` that adds the helper (a container that may change the network) to
+    a pod. `target` is the container of the pod whose processes the helper sees."""
     container = {
         "name": HELPER,
         "image": image,

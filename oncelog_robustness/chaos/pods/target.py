@@ -141,8 +141,8 @@ class PodTarget:
     def _possible(
         self, pods: Sequence[Pod], may: Mapping[Verb, bool]
     ) -> tuple[frozenset[FaultKind], Sequence[str]]:
-        """Return the kinds of faults that can be given here, and a sentence for each other kind on why it
-        cannot."""
+        """Return the kinds of faults that can be given here, and a sentence for each limit: why another kind cannot be
+        given, or what is not seen. `may` says which permissions this account has."""
         reasons: dict[FaultKind, str] = {}
         for kind, verbs in NEEDED.items():
             refused = sorted(verb for verb in verbs if not may[verb])
