@@ -10,6 +10,8 @@ from oncelog_robustness.fault_plan import FaultKind
 from oncelog_robustness.verify.promises import PROMISES
 from scripts.verdicts.publishing import Published
 
+from oncelog.wording import counted
+
 OF_BROKERS: Final = {
     FaultKind.KILL: "kill",
     FaultKind.PAUSE: "pause",
@@ -17,6 +19,7 @@ OF_BROKERS: Final = {
 }
 """The faults of brokers that each target gets, and their names in the table."""
 NONE: Final = "–"
+NEXT_COMMIT, LONGEST_GAP = "next_commit", "longest_gap"
 _COMMITTED, _ABORTED = "commit ok", "abort ok"
 _NOT_OF_CLIENTS: Final = ("Fault", "WorkloadFact")
 
@@ -50,10 +53,10 @@ def _rows() -> Iterator[Row]:
     for promise in PROMISES:
         yield f"**{promise.name}**", partial(_promise, promise.name)
     for kind, name in OF_BROKERS.items():
-        yield f"{name}: until the next commit", partial(_times, kind, "next_commit")
+        yield f"{name}: until the next commit", partial(_times, kind, NEXT_COMMIT)
     yield (
         "rolling restart: longest time without a commit",
-        partial(_times, FaultKind.ROLLING_RESTART, "longest_gap"),
+        partial(_times, FaultKind.ROLLING_RESTART, LONGEST_GAP),
     )
     yield "commit latency", _latency
     yield "memory of the checker", lambda one: f"{one['checker_peak_mb']:,} MB"
@@ -92,11 +95,13 @@ def _promise(name: str, one: Published) -> str:
 
 def _times(kind: FaultKind, what: str, one: Published) -> str:
     found = one["unavailability"].get(kind)
-    if found is None or found[f"{what}_max_ms"] is None:
+    if found is None:
         return NONE
-    median, most = (_time(found[f"{what}_{which}_ms"]) for which in ("median", "max"))
-    never = f", {found['never']} times never" if found["never"] else ""
-    return f"median {median}, max {most}{never}"
+    median_ms, most_ms = found[f"{what}_median_ms"], found[f"{what}_max_ms"]
+    parts = [] if most_ms is None else [f"median {_time(median_ms)}", f"max {_time(most_ms)}"]
+    if what == NEXT_COMMIT and found["never"]:
+        parts.append(f"{counted(found['never'], 'time')} never")
+    return ", ".join(parts) or NONE
 
 
 def _latency(one: Published) -> str:
