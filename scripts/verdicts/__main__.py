@@ -121,8 +121,9 @@ def _publish(target: Target, given: _Given, date: str) -> int:
     folder = _new_folder(given.artifacts / date, target.name)
     brokers = folder / "brokers"
     brokers.mkdir(parents=True)
+    java_classpath = _java_classpath()
     with target.run(brokers) as running:
-        words = words_of(given.order, running, _java_classpath(), folder)
+        words = words_of(given.order, running, java_classpath, folder)
         ran = verify(words, folder / LOG)
     report = folder / JSON
     if not report.exists():

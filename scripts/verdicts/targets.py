@@ -4,6 +4,7 @@ Each is started as processes of this machine, with a pid file for each process t
 """
 
 import shlex
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.apache_kafka import SERVES, ApacheKafka
+from scripts.maven_jars import NoJarsError
 from scripts.verdicts import node
 from scripts.verdicts.cluster_node import write_pid_file
 from scripts.verdicts.node import Node
@@ -56,6 +58,9 @@ class Target:
 @contextmanager
 def _kafka(folder: Path, *, nodes: int) -> Iterator[Running]:
     """Raises NoJarsError where Kafka cannot run, OncelogError where it does not start."""
+    if shutil.which("java") is None:
+        # Jars that were fetched once are there all the same.
+        raise NoJarsError("Apache Kafka needs java, which is not installed: make jdk")
     kafka = ApacheKafka(folder, nodes=nodes)
     try:
         kafka.format()

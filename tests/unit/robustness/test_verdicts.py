@@ -248,6 +248,16 @@ def test_a_fault_after_which_nothing_is_committed_is_told():
     assert rows["pause: until the next commit"] == ["2 times never"]
 
 
+def run_main(*arguments, artifacts, reports):
+    """The exit code of the command. It changes what signals do; that is undone."""
+    handlers = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        return main([*arguments, "--artifacts", str(artifacts), "--reports", str(reports)])
+    finally:
+        for one, handler in handlers.items():
+            signal.signal(one, handler)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -260,15 +270,20 @@ def test_a_fault_after_which_nothing_is_committed_is_told():
     ],
 )
 def test_a_bad_wish_is_refused_before_anything_starts(arguments, said, tmp_path, capsys):
-    handlers = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
-    places = ["--artifacts", str(tmp_path / "a"), "--reports", str(tmp_path / "r")]
-    try:
-        assert main([*arguments, *places]) == 2
-    finally:
-        for one, handler in handlers.items():
-            signal.signal(one, handler)
+    assert run_main(*arguments, artifacts=tmp_path / "a", reports=tmp_path / "r") == 2
     assert capsys.readouterr().err.startswith(f"verdicts: {said}")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_target_that_cannot_run_is_told_on_the_page(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    wanted = ("--targets", "kafka-1 kafka-3")
+    assert run_main(*wanted, artifacts=tmp_path / "kept", reports=folder) == 1
+    page = folder.joinpath("README.md").read_text()
+    for target in ("kafka-1", "kafka-3"):
+        why = "Apache Kafka needs java, which is not installed"
+        assert f"- {target} could not run: {why}.\n" in page
+    assert "No verdict is published yet." in page
 
 
 def test_without_targets_all_are_meant_and_none_comes_twice():
