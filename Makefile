@@ -279,6 +279,10 @@ robustness: setup ## every workload, evidence and a short chaos, against a runni
 lying: setup ## chaos against a broker that lies: ten bugs named, and an honest one acquitted; 10 minutes; TARGET=kafka: before Apache Kafka
 	ONCELOG_TEST_TARGET=$(or $(TARGET),embedded) $(PYTEST) -q -s tests/integration/robustness/test_lying_proxy.py
 
+.PHONY: verdicts
+verdicts: setup jdk ## oncelog verify on Kafka and on oncelog, side by side in docs/reports; TARGETS="kafka-1 kafka-3 oncelog-up oncelog-cluster" FOR=60m SEED=7 EVERY=30s
+	@$(BIN)/python -m scripts.verdicts --targets "$(TARGETS)" --for "$(or $(FOR),60m)" --every "$(or $(EVERY),30s)" --seed "$(or $(SEED),7)"
+
 .PHONY: chaos
 chaos: setup ## ten minutes of kills, freezes and cuts on real processes, judged; ARGS="--minutes 2 --seed 7"
 	$(BIN)/python -m oncelog_robustness.chaos $(ARGS)

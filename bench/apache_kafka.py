@@ -16,12 +16,15 @@ from typing import Final
 
 from scripts.maven_jars import NoJarsError, fetched_jars
 
+from oncelog_server.cluster.plan import FreePorts
 from oncelog_server.demo.processes import OwnProcess
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 POM: Final = ROOT / "tests/conformance/java/broker/pom.xml"
 CACHE: Final = ROOT / ".cache" / "java-client"
 VERSION: Final = "4.4.0"
+SERVES: Final = "Kafka Server started"
+"""A node's log has this when it serves."""
 START_TIMEOUT_S: Final = 120
 POLL_S: Final = 0.01
 CLUSTER_ID: Final = "4L6g3nShT-eMCtK--X86sw"
@@ -61,17 +64,20 @@ class ApacheKafka:
     Raises NoJarsError where it cannot run."""
 
     def __init__(self, folder: Path, *, nodes: int = 1, shards: int = 50) -> None:
-        self._jars = fetched_jars(CACHE, POM)
+        self.jars = fetched_jars(CACHE, POM)
+        self.nodes: Final = range(1, nodes + 1)
         self._folder = folder
-        self._nodes = range(1, nodes + 1)
         self._processes: list[OwnProcess] = []
-        brokers, controllers = free_ports(nodes), free_ports(nodes)
+        # A client that tries to reach a dead node may get its port for its own end. These it does not get.
+        ports = FreePorts()
+        brokers = [ports.next_port() for _ in self.nodes]
+        controllers = [ports.next_port() for _ in self.nodes]
         self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in brokers)
         self._voters = ",".join(
             f"{node}@127.0.0.1:{port}:{_directory_id()}"
-            for node, port in zip(self._nodes, controllers, strict=True)
+            for node, port in zip(self.nodes, controllers, strict=True)
         )
-        for node, broker, controller in zip(self._nodes, brokers, controllers, strict=True):
+        for node, broker, controller in zip(self.nodes, brokers, controllers, strict=True):
             self._properties(node).write_text(
                 PROPERTIES.format(
                     node=node,
@@ -92,14 +98,21 @@ class ApacheKafka:
     @property
     def log(self) -> str:
         """Return the output of all nodes since the first start."""
-        return "".join(self._log(node).read_text() for node in self._nodes)
+        return "".join(self.log_of(node).read_text() for node in self.nodes)
+
+    def log_of(self, node: int) -> Path:
+        return self._folder / f"node-{node}.log"
+
+    def command_of(self, node: int) -> list[str]:
+        """Return the command that runs this node, for a process that is not started here."""
+        return self._command("kafka.Kafka", str(self._properties(node)))
 
     def format(self) -> None:
         """Format the folders of all nodes; this comes before the first start."""
         words = ("format", "--initial-controllers", self._voters, "-t", CLUSTER_ID)
         tools = [
             self._run(node, "kafka.tools.StorageTool", *words, "-c", str(self._properties(node)))
-            for node in self._nodes
+            for node in self.nodes
         ]
         for tool in tools:
             if tool.wait(START_TIMEOUT_S) != 0:
@@ -107,13 +120,13 @@ class ApacheKafka:
 
     def start(self) -> None:
         """Start all nodes and wait until each logs that it serves."""
-        seen = {node: len(self._log(node).read_bytes()) for node in self._nodes}
+        seen = {node: len(self.log_of(node).read_bytes()) for node in self.nodes}
         self._processes = [
-            self._run(node, "kafka.Kafka", str(self._properties(node))) for node in self._nodes
+            OwnProcess(self.command_of(node), self.log_of(node)) for node in self.nodes
         ]
         deadline = time.monotonic() + START_TIMEOUT_S
-        for node, process in zip(self._nodes, self._processes, strict=True):
-            while b"Kafka Server started" not in process.log.read_bytes()[seen[node] :]:
+        for node, process in zip(self.nodes, self._processes, strict=True):
+            while SERVES.encode() not in process.log.read_bytes()[seen[node] :]:
                 if process.exit_code is not None or time.monotonic() > deadline:
                     self.kill()
                     raise AssertionError(process.log_tail())
@@ -133,12 +146,11 @@ class ApacheKafka:
     def _properties(self, node: int) -> Path:
         return self._folder / f"node-{node}.properties"
 
-    def _log(self, node: int) -> Path:
-        return self._folder / f"node-{node}.log"
+    def _command(self, main_class: str, *words: str) -> list[str]:
+        return [*JVM, "-cp", f"{self.jars}/*", main_class, *words]
 
     def _run(self, node: int, main_class: str, *words: str) -> OwnProcess:
-        command = [*JVM, "-cp", f"{self._jars}/*", main_class, *words]
-        return OwnProcess(command, self._log(node))
+        return OwnProcess(self._command(main_class, *words), self.log_of(node))
 
 
 @contextmanager

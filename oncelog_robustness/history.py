@@ -106,6 +106,8 @@ class Transaction(Operation):
     is_taken: bool = False
     """True if the client received the answer that somebody else had ended the transaction or fenced its producer,
     before it requested an abort."""
+    library: str = ""
+    """The client library, such as `aiokafka`; empty: it was not recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,8 +303,11 @@ def _reads(content: Any) -> tuple[Read, ...]:
 
 _KINDS: Final[Mapping[str, type[Any]]] = {kind.__name__: kind for kind in get_args(AnyOperation)}
 _FIELDS: Final = {name: frozenset(one.name for one in fields(_KINDS[name])) for name in _KINDS}
+_LATER: Final = frozenset(("library",))
+"""The fields that histories of older versions lack."""
 _READERS: Final[Mapping[str, Any]] = {
     "client": _string,
+    "library": _string,
     "transactional_id": _string,
     "protocol": _string,
     "topic": _string,
@@ -322,7 +327,8 @@ _READERS: Final[Mapping[str, Any]] = {
 
 def _operation(content: dict[str, Any], number: int) -> AnyOperation:
     name = str(content.pop("operation", ""))
-    if content.keys() != _FIELDS.get(name):
+    known = _FIELDS.get(name)
+    if known is None or content.keys() | (_LATER & known) != known:
         raise ValueError(f"line {number} is no operation of a history: {str(content)[:200]}")
     for field_name, value in content.items():
         reader = _READERS.get(field_name)

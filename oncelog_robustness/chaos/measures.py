@@ -2,10 +2,10 @@
 after faults, hits of each role."""
 
 import math
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, Self
 
@@ -54,6 +54,10 @@ class Recovery:
     is_watched: bool = True
     """True if the client that commits was not itself killed in this time. Otherwise its own restart is part of the
     time."""
+    gap_ms: int | None = None
+    """The longest time without a commit from the begin of the fault to the first commit after its end, in
+    milliseconds. A time in which the client that commits was itself killed does not count. None: there was no such
+    commit, or no time that counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +117,8 @@ class Tried:
     sends: int
     records_read: int
     faults: tuple[Fault, ...]
+    by_library: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """The number of transactions by client library and how they ended."""
 
     @classmethod
     def of(cls, history: History) -> Self:
@@ -123,6 +129,9 @@ class Tried:
             records_read=sum(len(one.reads) for one in history.all(Poll))
             + sum(len(one.reads) for one in history.all(FinalRead)),
             faults=tuple(history.all(Fault)),
+            by_library=Counter(
+                (one.library, f"{one.ending} {one.outcome}") for one in history.all(Transaction)
+            ),
         )
 
 
@@ -225,12 +234,37 @@ def _recovery(
 ) -> Recovery:
     after = _next(commits, fault.invoked_ms)
     role = role_of(fault.target)
+    gap_ms = _longest_gap(fault, commits, absences)
     if after is None:
-        return Recovery(fault, role, None)
+        return Recovery(fault, role, None, gap_ms=gap_ms)
     is_watched = not any(
         since < after.ended_ms and until > fault.invoked_ms for since, until in absences
     )
-    return Recovery(fault, role, after.ended_ms - fault.invoked_ms, is_watched)
+    return Recovery(fault, role, after.ended_ms - fault.invoked_ms, is_watched, gap_ms)
+
+
+def _longest_gap(
+    fault: Fault, commits: Sequence[Commit], absences: Sequence[tuple[int, int]]
+) -> int | None:
+    """Return the fault's `Recovery.gap_ms`."""
+    begun_ms, done_ms = fault.invoked_ms, fault.completed_ms or fault.invoked_ms
+    ends = [begun_ms]
+    for at in range(
+        bisect_right(commits, begun_ms, key=lambda commit: commit.ended_ms), len(commits)
+    ):
+        ends.append(commits[at].ended_ms)
+        if ends[-1] >= done_ms:
+            break
+    if len(ends) == 1 or ends[-1] < done_ms:
+        return None
+    return max(
+        (
+            until - since
+            for since, until in pairwise(ends)
+            if not any(left < until and back > since for left, back in absences)
+        ),
+        default=None,
+    )
 
 
 def _gaps(commits: Sequence[Commit], from_ms: int, until_ms: int) -> tuple[tuple[int, int], ...]:

@@ -79,6 +79,7 @@ def measured(tried: Tried, measures: Measures) -> dict[str, Any]:
         ],
         "operations": dict(sorted(tried.operations.items())),
         "transactions": dict(measures.transactions),
+        "transactions_by_client": _by_library(tried),
         "records_read": tried.records_read,
         "pulse": {
             "commits": len(measures.commits),
@@ -92,6 +93,14 @@ def measured(tried: Tried, measures: Measures) -> dict[str, Any]:
         },
         "lso_lag_max": max((lag.records for lag in measures.lags), default=None),
     }
+
+
+def _by_library(tried: Tried) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for (library, ending), count in sorted(tried.by_library.items()):
+        if library:
+            found.setdefault(library, {})[ending] = count
+    return found
 
 
 def _faults(faults: Sequence[Fault]) -> dict[str, Any]:

@@ -19,12 +19,14 @@ from oncelog.errors import OncelogError
 from oncelog_robustness.chaos.containers.engine import Engine
 from oncelog_robustness.chaos.links import CLIENTS
 from oncelog_robustness.chaos.plan import name_of
-from oncelog_robustness.fault_plan import FaultKind, PlannedFault
+from oncelog_robustness.fault_plan import WHOLE_ROLE, FaultKind, PlannedFault
 
 BROKER: Final = "broker"
 COMMAND: Final = "command"
 COMMAND_TIMEOUT_S: Final = 120.0
 BACK_TIMEOUT_S: Final = 60.0
+GRACE_S: Final = 60.0
+"""The seconds that a process has to end after SIGTERM. SIGKILL follows then."""
 LOOK_S: Final = 0.1
 
 
@@ -36,7 +38,8 @@ class Driver(Protocol):
 
     @property
     def names(self) -> Sequence[str]:
-        """The names of the processes, containers or pods that it can break, as the user gave them."""
+        """The names of the processes, containers or pods that it can break, as the user gave them. A fault of all of
+        them has the role as its name."""
         ...
 
     @property
@@ -110,21 +113,28 @@ class CommandDriver:
 
 
 class ProcessDriver:
-    """Makes faults in processes of this machine, each named by a file with its process id. They are frozen, and killed
-    where they can be restarted."""
+    """Makes faults in processes of this machine, each named by a file with its process id. They are frozen. Where they
+    can be restarted they are also killed, and stopped and started one after the other (a rolling restart)."""
 
     role = BROKER
 
-    def __init__(self, pid_files: Sequence[str], restart: str, shell: Shell) -> None:
+    def __init__(
+        self, pid_files: Sequence[str], restart: str, shell: Shell, grace_s: float = GRACE_S
+    ) -> None:
         """Read the process ids. Raises OncelogError for a file that names no running process."""
         self.names = list(pid_files)
-        self.deck = {FaultKind.PAUSE: 2, **({FaultKind.KILL: 3} if restart else {})}
+        # A rolling restart strikes every process, so it comes less often.
+        ends = {FaultKind.KILL: 6, FaultKind.ROLLING_RESTART: 1} if restart else {}
+        self.deck = {FaultKind.PAUSE: 4, **ends}
         self._restart = restart
         self._shell = shell
+        self._grace_s = grace_s
         for name in self.names:
             pid_in(name)
 
     def begin(self, kind: FaultKind, name: str) -> str:
+        if kind is FaultKind.ROLLING_RESTART:
+            return ", ".join([self._stop_and_start(one) for one in self.names])
         pid = pid_in(name)
         sent = signal.SIGKILL if kind is FaultKind.KILL else signal.SIGSTOP
         _send(pid, sent, name)
@@ -135,7 +145,35 @@ class ProcessDriver:
     def end(self, kind: FaultKind, name: str) -> None:
         if kind is FaultKind.PAUSE:
             _send(pid_in(name), signal.SIGCONT, name)
-            return
+        elif kind is FaultKind.ROLLING_RESTART:
+            self._start_all()
+        else:
+            self._start(name)
+
+    def _stop_and_start(self, name: str) -> str:
+        pid = pid_in(name)
+        said = f"SIGTERM to {pid} of {name}"
+        _send(pid, signal.SIGTERM, name)
+        if not _waited(lambda: not is_alive(pid), self._grace_s):
+            _send(pid, signal.SIGKILL, name)
+            said = f"{said} and SIGKILL {self._grace_s:g} s later"
+            _wait(lambda: not is_alive(pid), f"process {pid} of {name} did not end")
+        self._start(name)
+        return said
+
+    def _start_all(self) -> None:
+        """Start the processes that a rolling restart has left stopped because it failed half-way."""
+        failures = []
+        for name in self.names:
+            try:
+                self._start(name)
+            except OncelogError as error:
+                failures.append(str(error))
+        if failures:
+            raise OncelogError("; ".join(failures))
+
+    def _start(self, name: str) -> None:
+        """Start the process of this name, if it does not run."""
         if _runs(name):
             return
         self._shell.run(self._restart, {"VERIFY_PID_FILE": name})
@@ -179,11 +217,18 @@ def _send(pid: int, sent: signal.Signals, name: str) -> None:
 
 
 def _wait(is_so: Callable[[], bool], failure: str) -> None:
-    deadline = time.monotonic() + BACK_TIMEOUT_S
+    if not _waited(is_so, BACK_TIMEOUT_S):
+        raise OncelogError(f"{failure} within {BACK_TIMEOUT_S:.0f} s")
+
+
+def _waited(is_so: Callable[[], bool], most_s: float) -> bool:
+    """Wait until it is so, for this time at most. Return whether it is."""
+    deadline = time.monotonic() + most_s
     while not is_so():
         if time.monotonic() > deadline:
-            raise OncelogError(f"{failure} within {BACK_TIMEOUT_S:.0f} s")
+            return False
         time.sleep(LOOK_S)
+    return True
 
 
 class ContainerDriver:
@@ -274,8 +319,11 @@ class DriverInjector:
             self.findings.append(f"{name_of(fault)} could not be ended: {error}")
 
     def _name(self, fault: PlannedFault) -> str:
-        """Return the name of the fault's target, as the user gave it; plans number targets from 1."""
+        """Return the name of the fault's target, as the user gave it; plans number targets from 1. A fault of all
+        targets has the role as its name."""
         assert self._driver is not None
+        if fault.kind in WHOLE_ROLE:
+            return fault.target
         return self._driver.names[int(fault.target.rpartition("-")[2]) - 1]
 
 

@@ -105,6 +105,9 @@ def _whole(facts: dict[str, str], verdicts: Sequence[Verdict], parts: Sequence[_
     operations: Counter[str] = Counter()
     for part in parts:
         operations.update(part.tried.operations)
+    by_library: Counter[tuple[str, str]] = Counter()
+    for part in parts:
+        by_library.update(part.tried.by_library)
     if faults:
         operations[Fault.__name__] = len(faults)
     tried = Tried(
@@ -112,6 +115,7 @@ def _whole(facts: dict[str, str], verdicts: Sequence[Verdict], parts: Sequence[_
         sends=sum(part.tried.sends for part in parts),
         records_read=sum(part.tried.records_read for part in parts),
         faults=faults,
+        by_library=by_library,
     )
     return Offline(facts, judgement, tried, _measured(parts))
 

@@ -42,7 +42,7 @@ Restart = Annotated[
     str,
     typer.Option(
         metavar="CMD",
-        help="starts the broker of VERIFY_PID_FILE again; with it brokers are killed, too",
+        help="starts the broker of VERIFY_PID_FILE again; with it brokers are killed, and restarted in turn, too",
     ),
 ]
 ContainerName = Annotated[

@@ -2,7 +2,7 @@
 Kafka's promises and which of them held. Plots follow of when and for how long nothing could be committed."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from html import escape
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +20,8 @@ WORDS: Final = {
     Answer.BROKEN: ("broken-word", "broken"),
     Answer.UNKNOWN: ("unknown", "not judged"),
 }
+
+_IN_HEAD: Final = ("operation", "client", "invoked_ms", "completed_ms")
 
 
 def verify_page(content: dict[str, Any], measures: Measures) -> str:
@@ -119,14 +121,18 @@ def _anomalies(anomalies: list[dict[str, Any]]) -> str:
 def _operation(one: dict[str, Any]) -> str:
     ended = "never answered" if one["completed_ms"] is None else f"to {one['completed_ms']}"
     head = f"<b>{escape(one['operation'])}</b> {escape(one['client'])}, {one['invoked_ms']} {ended}"
-    facts = {
-        name: value
-        for name, value in one.items()
-        if name not in ("operation", "client", "invoked_ms", "completed_ms")
-        and value not in (None, "", (), [], False)
-    }
+    facts = {name: value for name, value in without_empty(one).items() if name not in _IN_HEAD}
     written = json.dumps(facts, default=str, ensure_ascii=False)
     return tag("li", f"{head}<br><code>{escape(written)}</code>")
+
+
+def without_empty(operation: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an operation that say something. A 0 does."""
+    return {
+        name: value
+        for name, value in operation.items()
+        if value or (value == 0 and value is not False)
+    }
 
 
 def _plots(measures: Measures) -> Iterator[str]:

@@ -146,6 +146,8 @@ def _fault(one: Recovery, measures: Measures) -> dict[str, Any]:
         "what": _short(fault.facts),
         "lasted_s": round((ended_ms - fault.invoked_ms) / 1000, 1),
         "next_commit_ms": one.ms,
+        "is_watched": one.is_watched,
+        "longest_gap_ms": one.gap_ms,
     }
 
 

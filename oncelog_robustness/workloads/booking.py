@@ -240,6 +240,7 @@ class Incarnation:
             self._lab,
             self._process,
             self._producer,
+            OncelogClients.library,
             self._name,
             self._given.transaction_timeout_ms,
         )

@@ -61,12 +61,14 @@ class OpenTransaction:
         lab: Lab,
         process: ClientProcess,
         producer: Producer,
+        library: str,
         transactional_id: str,
         timeout_ms: int,
     ) -> None:
         self._lab = lab
         self._process = process
         self._producer = producer
+        self._library = library
         self._transactional_id = transactional_id
         self._timeout_ms = timeout_ms
         self._invoked_ms = lab.now_ms()
@@ -174,6 +176,7 @@ class OpenTransaction:
             error=error,
             timeout_ms=self._timeout_ms,
             is_taken=self._is_taken,
+            library=self._library,
         )
 
 
@@ -272,7 +275,12 @@ class Transactor:
         except ClientError:
             return _USELESS
         opened = OpenTransaction(
-            self.lab, self.process, producer, self.transactional_id, self._timeout_ms
+            self.lab,
+            self.process,
+            producer,
+            self.clients.library,
+            self.transactional_id,
+            self._timeout_ms,
         )
         opened.update_last_word()
         try:

@@ -88,6 +88,22 @@ def test_recovery_ends_with_the_next_transaction_begun_later(measures):
     assert [one.ms for one in measures.recoveries] == [20_015 - 9_990, 21_115 - 21_050, None]
 
 
+def test_the_longest_gap_of_a_fault_ends_with_a_commit_after_it(measures):
+    assert [one.gap_ms for one in measures.recoveries] == [20_015 - 9_990, 100, None]
+
+
+def test_a_gap_in_which_the_client_was_away_does_not_count():
+    history = History()
+    for at in range(FROM_MS, UNTIL_MS, 100):
+        if not 10_000 <= at < 20_000:
+            history.add(committed("pulse#1" if at < 10_000 else "pulse#2", at, at + 10, at + 15))
+    history.add(fault("rolling-restart", "storage", 5_000, 25_000))
+    history.add(fault("client-kill", "clients", 9_990, 9_995))
+    rolling, death = measure(history, "pulse", FROM_MS, UNTIL_MS, ROLES, []).recoveries
+    assert rolling.gap_ms == 100
+    assert death.gap_ms is None
+
+
 def test_roles_are_summed_up(measures):
     storage, listener, redis = measures.roles
     assert (storage.hits, storage.recoveries, storage.p50_ms, storage.max_ms) == (

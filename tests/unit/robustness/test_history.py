@@ -1,5 +1,7 @@
 """A history written to a file is the same when it is read again."""
 
+import json
+
 import pytest
 from oncelog_robustness.history import (
     Ending,
@@ -33,6 +35,15 @@ EVERY_KIND = [
         offsets=GroupOffsets("g", (("t", 1, 5),)),
         asked_ms=4,
     ),
+    Transaction(
+        **WHO,
+        transactional_id="pay",
+        protocol="TV2",
+        ending=Ending.NONE,
+        outcome=Outcome.FAIL,
+        sends=(),
+        library="java",
+    ),
     PlainSend(**WHO, send=Send("t", 0, "v", 7), outcome=Outcome.OK),
     Poll(**WHO, isolation=Isolation.READ_COMMITTED, reads=(Read("t", 1, 4, "v"),), group="g"),
     Positioned(**WHO, positions=(("t", 1, 4),)),
@@ -58,6 +69,15 @@ def test_every_kind_of_operation_is_read_back_as_it_was(operation):
     history = History(facts={"seed": "7"})
     history.add(operation)
     assert History.from_lines(history.lines()) == history
+
+
+def test_a_history_of_an_older_version_is_read():
+    """It does not name the client libraries."""
+    history = History(facts={"seed": "7"}, operations=[EVERY_KIND[0]])
+    facts, line = history.lines()
+    older = json.loads(line)
+    assert older.pop("library") == ""
+    assert History.from_lines([facts, json.dumps(older)]) == history
 
 
 def test_a_line_of_something_else_is_refused_by_its_number():

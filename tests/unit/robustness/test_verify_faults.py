@@ -1,7 +1,9 @@
 """What breaks a stranger's brokers: real processes here, an engine that is a script, and pods on paper."""
 
 import asyncio
+import contextlib
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -34,7 +36,13 @@ KILL, PAUSE, RESTART, OPERATE = (
     FaultKind.RESTART,
     FaultKind.OPERATE,
 )
+ROLLING = FaultKind.ROLLING_RESTART
 SLEEPER = "import time; time.sleep(600)"
+STUBBORN = (
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); "
+    "time.sleep(600)"
+)
+START = f'{sys.executable} -c "{SLEEPER}" & echo $! > "$VERIFY_PID_FILE"'
 
 
 @pytest.fixture
@@ -42,16 +50,23 @@ def shell(tmp_path):
     return Shell(tmp_path / "faults.log")
 
 
-@pytest.fixture
-def sleeper(tmp_path):
-    """A process and its pid file. The process that stands in the file at the end is killed."""
-    process = subprocess.Popen([sys.executable, "-c", SLEEPER])
-    file = tmp_path / "broker.pid"
+@contextlib.contextmanager
+def running(file, program=SLEEPER):
+    """Yield the pid file of a process. The process that stands in the file at the end is killed."""
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    if program != SLEEPER:
+        process.stdout.readline()
     file.write_text(f"{process.pid}\n")
     yield file
     process.kill()
-    process.wait()
+    process.communicate()
     subprocess.run(["kill", "-9", file.read_text().strip()], check=False, capture_output=True)
+
+
+@pytest.fixture
+def sleeper(tmp_path):
+    with running(tmp_path / "broker.pid") as file:
+        yield file
 
 
 def state_of(pid):
@@ -87,14 +102,71 @@ def test_a_process_is_frozen_and_goes_on(sleeper, shell):
 
 
 def test_a_process_is_killed_and_restarted(sleeper, shell):
-    restart = f'{sys.executable} -c "{SLEEPER}" & echo $! > "$VERIFY_PID_FILE"'
-    driver = ProcessDriver([str(sleeper)], restart, shell)
+    driver = ProcessDriver([str(sleeper)], START, shell)
     assert KILL in driver.deck
     first = pid_in(str(sleeper))
     driver.begin(KILL, str(sleeper))
     assert not is_alive(first)
     driver.end(KILL, str(sleeper))
     assert pid_in(str(sleeper)) != first
+
+
+@pytest.fixture
+def two(tmp_path):
+    """The pid files of two processes."""
+    with running(tmp_path / "a.pid") as first, running(tmp_path / "b.pid") as second:
+        yield [str(first), str(second)]
+
+
+def test_a_rolling_restart_ends_and_starts_each_in_turn(two, shell, tmp_path):
+    alive = tmp_path / "alive"
+    look = f"kill -0 $(cat {two[1]}) 2>/dev/null && echo $VERIFY_PID_FILE >> {alive}; "
+    driver = ProcessDriver(two, f"{look}{START}", shell)
+    before = [pid_in(one) for one in two]
+    injector = carry_out(DriverInjector(driver, lambda _: ""), fault(ROLLING, "broker"))
+    assert not any(is_alive(pid) for pid in before)
+    assert all(pid_in(one) not in before for one in two)
+    # The second one ran while the first was started.
+    assert alive.read_text().split()[0] == two[0]
+    assert injector.facts["rolling-restart broker at 0"] == (
+        f"SIGTERM to {before[0]} of {two[0]}, SIGTERM to {before[1]} of {two[1]}"
+    )
+    assert injector.findings == []
+
+
+def test_a_process_that_ignores_sigterm_is_killed_and_started(tmp_path, shell):
+    with running(tmp_path / "broker.pid", STUBBORN) as file:
+        driver = ProcessDriver([str(file)], START, shell, grace_s=0.2)
+        first = pid_in(str(file))
+        assert driver.begin(ROLLING, "broker").endswith("broker.pid and SIGKILL 0.2 s later")
+        assert not is_alive(first)
+        assert pid_in(str(file)) != first
+
+
+def test_what_a_broken_rolling_restart_left_is_started(two, shell, tmp_path):
+    """The first start fails, so the second process is not stopped. The end of the fault tries again."""
+    once = tmp_path / "once"
+    driver = ProcessDriver(two, f"[ -e {once} ] || {{ touch {once}; exit 3; }}; {START}", shell)
+    before = [pid_in(one) for one in two]
+    injector = carry_out(DriverInjector(driver, lambda _: ""), fault(ROLLING, "broker"))
+    assert injector.missed == {"rolling-restart broker at 0"}
+    assert len(injector.findings) == 1
+    assert pid_in(two[0]) != before[0]
+    assert pid_in(two[1]) == before[1]
+
+
+def test_a_plan_has_rolling_restarts_of_all_brokers(two, shell):
+    driver = ProcessDriver(two, START, shell)
+    injector = DriverInjector(driver, lambda _: "")
+    decks = {"broker": driver.deck, CLIENTS: {FaultKind.CLIENT_KILL: 1}}
+    plan = plan_chaos(
+        members_of(driver), 120_000, injector.can, random.Random(7), decks=decks, hits_per_minute=6
+    )
+    injector.close()
+    struck = [one for one in plan if one.target != CLIENTS]
+    assert {one.target for one in struck if one.kind is ROLLING} == {"broker"}
+    assert {one.kind for one in struck} == {KILL, PAUSE, ROLLING}
+    assert {one.target for one in struck} == {"broker", "broker-1", "broker-2"}
 
 
 @pytest.mark.parametrize("text", ["", "no number", "1", "0", "-1", "4194305"])
@@ -186,8 +258,6 @@ def test_our_own_clients_die_with_and_without_a_driver():
 
 
 def test_a_plan_strikes_every_target_and_our_clients(shell):
-    import random
-
     driver = CommandDriver(["a", "b"], "", shell)
     injector = DriverInjector(driver, lambda _: "")
     plan = plan_chaos(

@@ -4,53 +4,20 @@ import io
 import json
 
 import pytest
-from oncelog_robustness.chaos.measures import Tried
 from oncelog_robustness.checkers.all import judge
 from oncelog_robustness.checkers.verdict import Answer
-from oncelog_robustness.history import Ending, Fault, FinalRead, Outcome, Poll, Transaction
+from oncelog_robustness.history import FinalRead, Outcome, Poll, Transaction
 from oncelog_robustness.observations import Observations
 from oncelog_robustness.verify.judging import OPERATIONS_MAX, judged
-from oncelog_robustness.verify.offline import measures_of
+from oncelog_robustness.verify.page import verify_page
 from oncelog_robustness.verify.promises import PROMISES
-from oncelog_robustness.verify.report import (
-    About,
-    content_of,
-    show,
-    write_report,
-)
+from oncelog_robustness.verify.report import show, write_report
 from rich.console import Console
-from tests.unit.robustness.checkers.made_history import RU, MadeHistory
+from tests.unit.robustness.checkers.made_history import MadeHistory
+from tests.unit.robustness.made_reports import lossy, report_of, sound, stormy, struck
 
 NOT_OF_ANY_KAFKA = {"bank", "spark-batch", "half-payment"}
 """Checkers of workloads that no stranger's cluster has."""
-
-
-def sound():
-    made = MadeHistory()
-    made.history.facts = {"pulse": "w", "records deleted from": ""}
-    made.txn("t-0@0 a", "t-1@0 b", asked_ms=5)
-    made.txn("t-0@2 c", ending=Ending.ABORT)
-    made.txn("t-0@4 d", "t-1@2 e", asked_ms=25)
-    made.poll("t-0@0 a", "t-0@4 d")
-    for isolation in (RU, "read_committed"):
-        more = ("2 c",) if isolation is RU else ()
-        made.final("t-0", "0 a", *more, "4 d", end=6, isolation=type(RU)(isolation))
-        made.final("t-1", "0 b", "2 e", end=4, isolation=type(RU)(isolation))
-    return made
-
-
-def lossy():
-    made = sound()
-    made.txn("t-0@7 gone", "t-1@5 <there>", asked_ms=made.now_ms + 5)
-    made.final("t-0", "0 a", "4 d", end=9)
-    made.final("t-1", "0 b", "2 e", "5 <there>", end=7)
-    return made
-
-
-def report_of(made, **more):
-    judgement, measures = judged(made.history), measures_of(made.history)
-    about = About("Kafka at x:1", "abc123", ("aiokafka",), ("one limit",), "again", **more)
-    return content_of(judgement, Tried.of(made.history), measures, about), measures
 
 
 def test_each_promise_is_answered_by_checkers_that_there_are():
@@ -123,16 +90,7 @@ def test_of_many_operations_the_few_that_matter_are_shown():
 
 def test_the_report_is_one_page_and_one_json(tmp_path):
     made = lossy()
-    made.history.add(
-        Fault(
-            client="fault-plan",
-            invoked_ms=12,
-            completed_ms=15,
-            kind="operate",
-            target="command-1",
-            facts="<rm>",
-        )
-    )
+    struck(made, "operate", "command-1", 12, 15, "<rm>")
     content, measures = report_of(made, is_stopped=True, cleaned="removed 2 topics")
     page = write_report(tmp_path, content, measures)
     assert json.loads((tmp_path / "verify.json").read_text()) == json.loads(json.dumps(content))
@@ -159,3 +117,27 @@ def test_the_report_is_one_page_and_one_json(tmp_path):
 @pytest.mark.parametrize("name", ["text", "source", "name"])
 def test_a_promise_is_told_in_words(name):
     assert all(getattr(one, name) for one in PROMISES)
+
+
+def test_transactions_are_counted_by_client():
+    content, _ = report_of(stormy(sound()))
+    assert content["transactions_by_client"]["java"] == {"commit ok": 266}
+    assert set(content["transactions_by_client"]) == {"java", "aiokafka"}
+
+
+def test_a_fault_has_the_longest_time_without_a_commit():
+    content, _ = report_of(stormy(sound()))
+    by_kind = {one["kind"]: one for one in content["fault_list"]}
+    kill, rolling = by_kind["kill"], by_kind["rolling-restart"]
+    assert (kill["next_commit_ms"], kill["longest_gap_ms"]) == (3_025, 3_025)
+    # The first process that it stopped was not the one that the client needed.
+    assert (rolling["next_commit_ms"], rolling["longest_gap_ms"]) == (95, 2_600)
+    assert rolling["is_watched"]
+
+
+def test_partition_0_is_shown_in_a_proof():
+    content, measures = report_of(lossy())
+    shown = verify_page(content, measures)
+    assert "&quot;partition&quot;: 0" in shown
+    assert "is_complete" in shown
+    assert "&quot;error&quot;" not in shown

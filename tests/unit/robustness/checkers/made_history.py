@@ -84,6 +84,7 @@ class MadeHistory:
         asked_ms: int | None = None,
         taken_ms: int | None = None,
         at: tuple[int, int | None] | None = None,
+        library: str = "",
     ) -> Transaction:
         transaction = Transaction(
             client=client,
@@ -97,6 +98,7 @@ class MadeHistory:
             offsets=None if offsets is None else group(offsets),
             asked_ms=asked_ms,
             offsets_taken_ms=taken_ms,
+            library=library,
         )
         self.history.add(transaction)
         return transaction

@@ -1,0 +1,1 @@
+"""Published verdicts: `oncelog verify` on Apache Kafka and on oncelog, the same run on each, side by side."""
