@@ -136,6 +136,10 @@ spark-manifests: setup ## write deploy/spark from the chart
 docs-settings: setup ## write docs/settings.md from the settings classes
 	$(BIN)/python -m scripts.settings_page > docs/settings.md.partial && mv docs/settings.md.partial docs/settings.md
 
+.PHONY: docs-rules
+docs-rules: setup ## write docs/rules.md from docs/rules.toml
+	$(BIN)/python -m scripts.rules_page > docs/rules.md.partial && mv docs/rules.md.partial docs/rules.md
+
 # ---------------------------------------------------------------------------------------------- tests
 
 .PHONY: unit

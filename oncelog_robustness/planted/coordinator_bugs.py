@@ -237,7 +237,7 @@ COORDINATOR_BUGS: Final = (
     Bug(
         name="two-decisions-for-one-batch",
         promise="A batch of a sink is decided once, whatever driver runs it again.",
-        source="ADR 0008; SPARK 3",
+        source="ADR 0008",
         edits=(
             Edit(
                 module="oncelog_coordinator.core.sink_state",
@@ -312,7 +312,7 @@ COORDINATOR_BUGS: Final = (
     Bug(
         name="narrowed-marker-forgets-its-outcome",
         promise="Every partition of a transaction gets the same outcome.",
-        source="facts 8.11; DESIGN rule 1",
+        source="facts 8.11",
         edits=(
             Edit(
                 module="oncelog_marker_sender.messages",
@@ -401,7 +401,7 @@ COORDINATOR_BUGS: Final = (
     Bug(
         name="shard-moves-within-an-epoch",
         promise="Each coordinator of a shard has a coordinator epoch of its own.",
-        source="facts 1.1; DESIGN rule 2; architecture/controller",
+        source="facts 8.10; architecture/controller",
         edits=(
             Edit(
                 module="oncelog_controller.core.image",

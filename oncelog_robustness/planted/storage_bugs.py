@@ -28,7 +28,7 @@ STORAGE_BUGS: Final = (
     Bug(
         name="acks-all-answered-by-the-leader-alone",
         promise="With acks=all a batch is acknowledged when it is committed, not when the leader has written it.",
-        source="DESIGN rule 7; architecture/storage",
+        source="architecture/storage",
         edits=(
             Edit(
                 module="oncelog_storage.core.producing",
@@ -43,7 +43,7 @@ STORAGE_BUGS: Final = (
     Bug(
         name="lso-passes-an-unreplicated-marker",
         promise="A marker that is not replicated leaves its transaction undecided: the LSO stays before it.",
-        source="facts 9; DESIGN rule 4",
+        source="facts 9",
         edits=(
             Edit(
                 module="oncelog_storage.core.producer_state",
@@ -123,7 +123,7 @@ STORAGE_BUGS: Final = (
     Bug(
         name="new-leader-forgets-producers",
         promise="Producer state survives the failover of the leader that keeps it.",
-        source="DESIGN rule 2; facts 9",
+        source="facts 9",
         edits=(
             Edit(
                 module="oncelog_storage.core.partition",
@@ -202,7 +202,7 @@ STORAGE_BUGS: Final = (
     Bug(
         name="marker-of-an-older-coordinator-accepted",
         promise="A partition refuses markers of a coordinator epoch below the last one it has seen for a producer.",
-        source="facts 9, Markers; DESIGN rule 2",
+        source="facts 9, Markers",
         edits=(
             Edit(
                 module="oncelog_storage.core.producer_state",
