@@ -37,10 +37,22 @@ def named_in(body, name):
     return None
 
 
+def bases_of(node, path):
+    """The classes that a class inherits from, where its file imports them by name."""
+    for base in getattr(node, "bases", ()):
+        for line in tree_of(path).body:
+            if isinstance(line, ast.ImportFrom) and line.module:
+                if getattr(base, "id", "") in [one.name for one in line.names]:
+                    of_base = tree_of(f"{line.module.replace('.', '/')}.py")
+                    yield named_in(of_base.body if of_base else (), base.id)
+
+
 def definition_of(place):
     found = tree_of(place.path)
     for name in re.split(r"::|\.", place.name):
-        found = None if found is None else named_in(getattr(found, "body", ()), name)
+        owners = () if found is None else (found, *bases_of(found, place.path))
+        inside = [named_in(getattr(one, "body", ()), name) for one in owners]
+        found = next((one for one in inside if one is not None), None)
     return found
 
 
