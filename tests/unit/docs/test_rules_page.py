@@ -39,12 +39,13 @@ def named_in(body, name):
 
 def bases_of(node, path):
     """The classes that a class inherits from, where its file imports them by name."""
+    imports = [line for line in tree_of(path).body if isinstance(line, ast.ImportFrom)]
     for base in getattr(node, "bases", ()):
-        for line in tree_of(path).body:
-            if isinstance(line, ast.ImportFrom) and line.module:
-                if getattr(base, "id", "") in [one.name for one in line.names]:
-                    of_base = tree_of(f"{line.module.replace('.', '/')}.py")
-                    yield named_in(of_base.body if of_base else (), base.id)
+        name = getattr(base, "id", "")
+        for line in imports:
+            if name in [one.name for one in line.names]:
+                of_base = tree_of(f"{line.module.replace('.', '/')}.py")
+                yield named_in(of_base.body if of_base else (), name)
 
 
 def definition_of(place):
