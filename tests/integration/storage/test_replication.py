@@ -27,6 +27,16 @@ async def test_acks_all_waits_for_every_in_sync_replica(cluster):
     assert differences(cluster) == {}
 
 
+async def test_who_waits_at_a_leader_that_is_replaced_is_not_told_yes(cluster):
+    cluster.controller.topic()
+    cluster.cut_off.add(2)
+    waiting = asyncio.create_task(cluster.produce(batch(3)))
+    leader = cluster.nodes[1].held()
+    await until(lambda: leader.log.log_end_offset == 3)
+    leader.release_waiters()
+    assert (await waiting).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
 async def test_all_batches_of_a_request_have_its_timeout_at_once(cluster):
     """One after the other they would have taken twelve times as long."""
     names = [f"t{number}" for number in range(12)]

@@ -73,6 +73,7 @@ class TestTransactionTimeout:
         (record,) = step.records
         assert record.client_transaction_version == level
         assert record.last_producer_epoch == (5 if level == 2 else -1)
+        assert record.producer_epoch == 6
 
     @pytest.mark.parametrize(
         "state", [EMPTY, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT]

@@ -118,6 +118,7 @@ def test_a_reader_at_the_tail_goes_on_there():
     places.was_read(newest, 5, 300, is_newest=True)
     assert places.position_of(newest, 5) == (300, 5)
     assert places.position_of(newest, 4) is None
+    assert places.position_of(newest, 6) is None
     assert places.position_of(MemorySegment(0), 5) is None
     places.forget_sealed()
     assert places.position_of(newest, 5) == (300, 5)

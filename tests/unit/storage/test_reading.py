@@ -135,6 +135,15 @@ def test_read_committed_ends_at_the_lso_and_names_aborts():
     ]
 
 
+def test_read_committed_ends_before_an_open_transaction():
+    partition = grown(2)
+    append(partition, header(producer_id=8, count=2, attributes=0x10))
+    host = Host(partition, slice_of(0, 2))
+    answer = host.read(host.fetching(is_committed_only=True), 0)
+    assert host.needs[0] == ReadBatches(partition, 0, 2, 1 << 20)
+    assert (answer.high_watermark, answer.last_stable_offset) == (4, 2)
+
+
 def test_a_coordinator_reads_its_shard_to_the_end():
     partition = partition_of(log_state(SHARD))
     append(partition, header(count=3))
