@@ -34,7 +34,8 @@ class RequestOrder(Generic[AnswerT]):
     def __init__(self, late: AnswerT) -> None:
         self._late = late
         self._newest: dict[tuple[int, int], tuple[int, AnswerT | None]] = {}
-        """The newest request of each listener's connection, and its answer once it is done."""
+        """(listener, connection) → the number of the connection's newest request, and its answer; None: it is not
+        answered yet."""
 
     def arrived(self, origin: RequestOrigin | None) -> AnswerT | None:
         """Return the answer for a request that must not be handled: a copy of an earlier request, or one that a later

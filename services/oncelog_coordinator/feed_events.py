@@ -186,7 +186,8 @@ def _trace(record: TxnMetadata) -> dict[str, str]:
 
 
 def _named(event: ShardEvent, name: str) -> int:
-    """Return the producer id or epoch that a request names; -1: none. In InitProducerId the field is `expected_…`."""
+    """Return the request's field `name`, which is a producer id or epoch; -1: it has none. In InitProducerId the field
+    is `expected_…`."""
     return int(getattr(event, name, getattr(event, f"expected_{name}", -1)))
 
 

@@ -241,8 +241,8 @@ class GroupCoordinatorServicer:
         """Return the answer of a commit that must not be handled: a copy or a late one. None: the commit is to be
         handled.
 
-        A request that was sent to an earlier coordinator of the shard is refused: later commits may have been made
-        there.
+        A request that was sent to an earlier coordinator of the shard is refused: the client may have committed later
+        offsets since.
         """
         if origin is not None and self._shards.is_outdated(request):
             return CommitAnswer(ErrorCode.NOT_COORDINATOR)

@@ -19,21 +19,24 @@ RequestWithOrigin = (
 
 
 class RequestOrigins(NamedTuple):
-    """The origin of a request (its listener, connection and number), and the origins that earlier refusals named to its
-    client.
+    """The origin of a request (its listener, connection and number), and the newest successful requests that earlier
+    refusals named.
 
     The state machine compares them to tell a delayed request from a current one (`core.request_origin`).
     """
 
     origin: RequestOrigin | None
     refused_origin: RequestOrigin | None
-    """The origin that a refusal on this connection named to the client, which repeats its request now."""
+    """The newest successful request, as an earlier refusal of this request named it. The client repeats the request
+    now."""
     refused_addition_origin: RequestOrigin | None
-    """The origin that was named when an addition on this connection was refused; only an EndTxn states it."""
+    """The newest successful request, as the refusal of an addition on this connection named it. Only an EndTxn states
+    it."""
 
 
 def origins_of(request: RequestWithOrigin, *, is_enabled: bool) -> RequestOrigins:
-    """Return where a request came in (listener, connection, number), and which requests earlier refusals named.
+    """Return where a request came in (listener, connection, number), and the newest successes that earlier refusals
+    named.
 
     All are None if the request has no `origin`, or if the check for delayed requests is off.
     """

@@ -68,10 +68,10 @@ HIGH_WATERMARK_POLL_MAX_MS: Final = 100
 """The longest wait in milliseconds between two looks at the high watermark. After an election followers need a fetch
 or two."""
 RECENT_MS: Final = Millis(5_000)
-"""The age in milliseconds, before a log's newest record, up to which a record is recent.
+"""The age in milliseconds, before a log's newest record, up to which a load passes a record to `on_recent`.
 
-Whatever its writer could not export before it died is younger: a root span leaves a tenth of a second after its
-completion, and a collector may be slow.
+The last writer may have died before it exported the spans of such records. A root span leaves a tenth of a second after
+its completion, and a collector may be slow.
 """
 RECORD_OVERHEAD_BYTES: Final = 32
 """The most bytes that a batch needs for a record beside its key and value."""
@@ -116,7 +116,8 @@ class ReplayFailed(OncelogError):
 RecordT = TypeVar("RecordT")
 
 OnRecent = Callable[[Millis, RecordT, RecordT | None], None]
-"""A function that is told of a record: when it was appended, the record, and the one that it superseded."""
+"""A function that a load calls for each recent record: when it was appended, the record, and the one that it
+superseded. None: it superseded none."""
 
 
 class AppendsAtOnce(Protocol):

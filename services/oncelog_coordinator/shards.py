@@ -70,8 +70,8 @@ _OF_A_PRODUCER: Final = (AddPartitions, VerifyPartitions)
 """The events whose attempt is looked up by their producer id."""
 _BEGINS_NO_TRACE: Final = _OF_NO_SINK | {VerifyPartitions}
 _NEEDS_LEVEL: Final = (InitProducerId, TxnTimedOut, ForceTerminate, CompletePrepared)
-"""The events by which the server itself may end a transaction. The cluster's transaction.version decides how (facts
-2.1)."""
+"""The events by which the server itself may end a transaction. The cluster's transaction.version decides how
+(docs/kafka-facts.md, 2.1)."""
 
 _TAKES_NEW_PRODUCER_ID: Final = (
     InitProducerId,

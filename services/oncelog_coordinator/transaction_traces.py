@@ -47,7 +47,8 @@ _ABORTS: Final = frozenset({TxnState.PREPARE_ABORT, TxnState.COMPLETE_ABORT})
 def with_trace(
     running: spans.Span, event: AddPartitions, known: TxnMetadata | None
 ) -> AddPartitions:
-    """Return the AddPartitionsToTxn with a new trace, for the transaction that it may start.
+    """Return the AddPartitionsToTxn with a new trace, for the transaction that it may start. `running` is the request's
+    span.
 
     `known` is the transaction before it; an open one keeps its trace. The new trace begins with the client's request.
     It is not the trace under which the request came. Spans of a request that gives up waiting stay in that one: they
@@ -228,7 +229,11 @@ def trace_of_marker(marker: MarkerWanted) -> TraceContext | None:
 
 
 def _is_of(event: ShardEvent, known: TxnMetadata) -> bool:
-    """True if the event belongs to this transaction, or to the producer that was fenced when it was aborted."""
+    """True if the event's spans belong into this transaction's trace.
+
+    They do if the event is no client's request, or names the transaction's producer id and epoch, or comes while the
+    transaction is being completed. So do those of the producer that was fenced when it was aborted.
+    """
     if isinstance(event, _DECIDED_WITHOUT_REQUEST):
         return True
     state = known.state

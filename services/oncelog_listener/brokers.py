@@ -117,7 +117,8 @@ def is_leaving(cluster: Cluster) -> bool:
 def _registered(
     node: controller_pb2.Node, listener: str, *, is_main: bool
 ) -> tuple[str, int] | None:
-    """Return the address that the node registered for this listener, as host and port; None: it registered none."""
+    """Return the address that the node registered for this listener, as host and port; None: it registered none.
+    `is_main`: the listener is the first one of the settings, whose address is the node's own."""
     if is_main:
         return node.kafka_host, node.kafka_port
     return advertised.read(node.configs, listener)

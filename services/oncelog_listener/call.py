@@ -88,11 +88,12 @@ class Session:
     software_name: str = ""
     software_version: str = ""
     refusals: dict[tuple[str, int], Refusal] = field(default_factory=dict)
-    """The last refusal by transactional.id and API key. A client that has read it and comes again is alive."""
+    """The last refusal by (transactional.id, API key). The client's repetition of the request names it, and is then
+    accepted."""
     doubtful_count: int = 0
     """The number of requests that came before or while this process stood still (`pause_detector.py`)."""
     fetched_bytes: int = 0
-    """The bytes that the last Fetch was answered with."""
+    """The size in bytes of the records in the last Fetch's answer."""
     throttle_ms: int = 0
     """The time in milliseconds for which the client is not read after the answer that is under way: it has exceeded
     a quota."""

@@ -285,8 +285,8 @@ class Connection(asyncio.Protocol):
         return not self._is_answering or self._writable is not None
 
     def takes_nothing(self, now: float, since_s: float) -> bool:
-        """True if the client has read no byte of its answer for `since_s` seconds. It must be called again and
-        again."""
+        """True if the client has read no byte of its answer for `since_s` seconds. It compares with its last call, so
+        it must be called regularly."""
         if self._writable is None or self._transport is None:
             return False
         left_bytes = self._transport.get_write_buffer_size()
@@ -327,7 +327,8 @@ class Connection(asyncio.Protocol):
             self._close()
 
     def _taken(self) -> tuple[list[memoryview], Sequence[SmallProduce]]:
-        """Return the next request, or several small Produce requests to be handled as one, which are decoded, too."""
+        """Return the frames of the next request, or of several small Produce requests to be handled as one. The second
+        list has those decoded; it is empty for one request."""
         is_one = len(self._frames) == 1
         together = () if is_one else self._home.dispatcher.together(self._frames, self._session)
         return [self._frames.popleft() for _ in together or (None,)], together

@@ -44,7 +44,8 @@ _Found = TypeVar("_Found")
 
 
 class Dispatch(NamedTuple):
-    """A decoded request whose answer is ready, or can be awaited."""
+    """A decoded request whose answer is ready, or can be awaited. `may_be_cut`: the request only reads, so it is
+    cancelled when its client leaves."""
 
     answer: Awaitable[bytes | None] | bytes
     """The response's frame, or what to await for it; None when the client expects none."""
@@ -65,8 +66,9 @@ class Dispatcher:
         self._throttling = cluster.throttling
 
     def glance(self, frame: Frame, session: Session) -> bytes | None:
-        """Answer a small request of a usual form at once, and return the response's frame. None: nothing was done, and
-        the caller uses `dispatch`."""
+        """Answer a small request at once, and return the response's frame. None: nothing was done, and the caller uses
+        `dispatch`. Only APIs with a function `Route.at_a_glance` are answered, and only if every role is in this
+        process."""
         if not _PREFIX_BYTES <= len(frame) < _LARGE_BYTES or not self._cluster.is_alone:
             return None
         route = ROUTES.get(frame[0] << 8 | frame[1])

@@ -30,8 +30,8 @@ CONNECT_TIMEOUT_S: Final = 1.0
 DEPARTED_S: Final = 60.0
 """The seconds for which a listener that went away is told to clients, longer than a restart takes."""
 SETTLED_S: Final = 0.1
-"""The seconds after which a connection has reached its peer. A proxy accepts for a dead peer as well, and hangs up
-at once."""
+"""The seconds after which a connection that is still open counts as one to its peer. A proxy accepts for a dead peer as
+well, and hangs up at once."""
 PAUSE_S: Final = 0.1
 PAUSE_MAX_S: Final = 2.0
 

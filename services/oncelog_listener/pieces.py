@@ -38,8 +38,8 @@ _Key = Callable[[object], Hashable]
 
 
 class Level(NamedTuple):
-    """One array of a request at which it may be cut, such as the topics, and the array of the response that answers
-    it."""
+    """One array of a request at which it may be cut, such as the topics, and the array of the response that answers it.
+    `answer_key` is to an element of the response what `key` is to one of the request."""
 
     requested: str
     answered: str
@@ -149,7 +149,11 @@ async def answered_in_pieces(
     call: AnyCall, levels: Sequence[Level], handle: Handler
 ) -> DataclassInstance | None:
     """Cut a large request, give each piece to the handler, and return the response joined from their answers. Other
-    tasks run in between."""
+    tasks run in between.
+
+    If an answer has an error for the whole request, it is returned, and no further piece is handled. None: no piece has
+    an answer.
+    """
     requested = [
         (level.requested, level.key, level.keeps_two) for level in levels if level.requested
     ]

@@ -56,7 +56,7 @@ async def call_shard(
     """Call the coordinator that owns this transactional.id or group id (`name`), and return what `ask(stub)` returns.
 
     The call is repeated while the coordinator dies or moves, if `repeatable` allows that. Raises one of PEER_FAILURES
-    when nobody answered in time.
+    when nobody answered in time; `timeout_ms` bounds each try, None: as the settings say.
 
     Nothing is sent once `is_wanted` says that the client may be gone: another listener may have answered the client by
     then. A late copy would end its next transaction, or fence it.

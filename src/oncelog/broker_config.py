@@ -393,10 +393,12 @@ _STORAGE: Final = (
 )
 
 _NOT_FOR_ALL: Final = frozenset({"unclean.leader.election.enable"})
-"""The config that is set for each topic only: the controller elects by the topic's own config."""
+"""The topic configs that are set for each topic only: a broker config cannot change their default. The controller
+elects by the topic's own config."""
 
 _FOR_ALL_ONLY: Final = frozenset({"min.insync.replicas"})
-"""The configs that leaders on different nodes must see alike."""
+"""The topic configs whose default is changed for all brokers only, never for one: leaders on different nodes must use
+the same value."""
 
 TOPIC_DEFAULTS: Final[Mapping[str, str]] = {
     BROKER_SYNONYMS[name][0]: name for name in TOPIC_CONFIGS if BROKER_SYNONYMS[name]

@@ -134,7 +134,8 @@ def is_verified(txn: TxnMetadata, asked: Verifiable) -> bool:
 
 
 def _refusal(txn: TxnMetadata, asked: Verifiable) -> tuple[ErrorCode, str] | None:
-    """Return error code and label of a refusal; None: the producer may write to partitions of this transaction."""
+    """Return the error code of a refusal, and its label: the name of the decision in logs and metrics. None: the
+    producer may write to partitions of this transaction."""
     if asked.producer_id != txn.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING, "wrong_producer_id"
     if asked.producer_epoch != txn.producer_epoch:

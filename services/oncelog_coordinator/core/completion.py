@@ -1,9 +1,9 @@
 """Completes a decided transaction: markers go to every partition; when all are written, the transaction is complete.
 
 The prepare record is the decision; EndTxn is answered when it is committed. A transaction without partitions needs no
-markers: it is prepared and completed together. The marker sender stops when a newer coordinator has taken over (facts
-8.11). The transaction then stays prepared. If the shard is still ours after `RESEND_AFTER_MS`, its markers are sent
-again.
+markers: it is prepared and completed together. The marker sender stops when a newer coordinator has taken over
+(docs/kafka-facts.md, 8.11). The transaction then stays prepared. If the shard is still ours after `RESEND_AFTER_MS`,
+its markers are sent again.
 """
 
 from oncelog.ids import Millis, TransactionalId
@@ -26,7 +26,8 @@ def prepared_decision(
 ) -> Decision[TxnRecord]:
     """Return the decision that writes a transaction's prepare record, sends `reply` and asks for its markers.
 
-    A transaction without partitions is completed at once. Its timeout is cancelled.
+    A transaction without partitions is completed at once. Its timeout is cancelled. The report about the markers
+    carries `key`. `label` names the decision in logs and metrics.
     """
     effects: list[Effect] = [] if reply is None else [reply]
     effects.append(CancelTimer(timer_name(prepared.transactional_id)))

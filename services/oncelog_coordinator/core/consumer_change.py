@@ -57,7 +57,8 @@ class Refused(Exception):
 
 
 def session_ms(member: ConsumerMember | None, config: GroupConfig) -> Millis:
-    """Return the member's session timeout. A member of the classic protocol has chosen its own."""
+    """Return the member's session timeout in milliseconds. A member of the classic protocol has chosen its own; for any
+    other one, and for None, the group's setting holds."""
     classic = None if member is None else member.subscription.classic
     if classic is not None:
         return Millis(classic.session_timeout_ms)
@@ -224,7 +225,8 @@ def go_on(
 ) -> Current:
     """Bring the member one step closer to its target assignment, write that, and return its new current assignment.
 
-    `owned` is what the member says that it still reads; None: it did not say.
+    `owned` is what the member says that it still reads; None: it did not say. `has_new_subscription`: this request has
+    changed its subscription.
     """
     group = change.group
     after = next_current(

@@ -151,7 +151,8 @@ def _end_consumer_group(
 
     Returns the decision; None: the group does not fit into one record, and stays as it is. The group rebalances if the
     subscription changed or any member has not reached its target assignment. Kafka rebalances only in the first case. A
-    member short of its target would then wait for partitions that it never gets.
+    member short of its target would then wait for partitions that it never gets. `owned` are the partitions that the
+    JoinGroup names.
     """
     group, member_id = change.group, before.member_id
     others = [one for one in group.members.values() if one.member_id != member_id]
@@ -242,7 +243,8 @@ def _identity_error(group: ConsumerGroup, who: Leaving) -> ErrorCode:
 
 
 def _await_join(change: Change, member_id: str, awaited: Millis | None) -> None:
-    """Start the wait for the member's next JoinGroup, unless it is awaited already.
+    """Start the wait for the member's next JoinGroup, unless one runs already. `awaited` is the deadline of that one;
+    None: there is none.
 
     A member that is told twice to rejoin gets no more time than it had.
     """
@@ -255,10 +257,11 @@ def _await_join(change: Change, member_id: str, awaited: Millis | None) -> None:
 
 
 def heartbeat(change: Change, event: Heartbeat, awaited: Millis | None) -> Decision[GroupRecord]:
-    """Answer a classic member's heartbeat in a consumer group; compute a new target assignment if topics or members
-    changed.
+    """Answer a classic member's heartbeat in a consumer group: REBALANCE_IN_PROGRESS if it must join again. Compute a
+    new target assignment if topics or members changed.
 
-    Kafka does that only in the heartbeats of members of the consumer protocol.
+    Kafka computes one only in the heartbeats of members of the consumer protocol. `awaited` is the deadline by which
+    the member must rejoin already; None: it need not.
     """
     error_code = _member_error(change.group, event)
     if error_code is not ErrorCode.NONE:

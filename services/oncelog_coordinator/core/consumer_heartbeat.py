@@ -79,7 +79,8 @@ def decide(
 ) -> Decision[GroupRecord]:
     """Return the decision on a ConsumerGroupHeartbeat: the group's new records, the reply and timers, or an error.
 
-    `looked` says when this state machine last compared each regular expression of the group with the topics.
+    At most one of `group` and `classic` (a classic group of the same name) exists. `looked` says when this state
+    machine last compared each regular expression of the group with the topics.
     """
     change = Change(group or ConsumerGroup(event.group_id), event.shapes, config, now)
     try:

@@ -51,7 +51,7 @@ def leave(
 
 
 def remove(change: Change, member_ids: Iterable[str], label: str) -> Decision[GroupRecord]:
-    """Return the decision that removes these members.
+    """Return the decision that removes these members. `label` names it in logs and metrics.
 
     The next heartbeat of a remaining member computes a new assignment. If only classic members remain, the group may
     become a classic one instead.

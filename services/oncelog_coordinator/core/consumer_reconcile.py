@@ -22,7 +22,8 @@ def next_current(
 ) -> Current:
     """Return the member's current assignment after one step towards its target (KIP-848).
 
-    `owned` is what the member says that it still reads; None: it does not say.
+    `owned` is what the member says that it still reads; None: it does not say. `has_new_subscription`: the request
+    changed the subscription. The member then also gives up the partitions of topics that it does not read any more.
     """
     current = member.current
     if group.is_reconciled(member) and not has_new_subscription:

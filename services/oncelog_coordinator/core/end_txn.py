@@ -53,8 +53,8 @@ REPEATED: Final[dict[tuple[TxnState, bool], ErrorCode]] = {
     (TxnState.EMPTY, True): _BAD,
     (TxnState.EMPTY, False): _BAD,
 }
-"""The answer to a request that repeats an earlier one or looks like it, by the transaction's state and whether it
-commits."""
+"""The answer to an EndTxn that repeats an earlier one or looks like it, by (the transaction's state, True if the
+request asks for a commit)."""
 
 
 def wants_producer_id(txn: TxnMetadata | None, event: EndTxn) -> bool:
@@ -132,9 +132,9 @@ def _repeated_tv1(txn: TxnMetadata, event: EndTxn) -> Decision[TxnRecord]:
 def _aborts_nothing(txn: TxnMetadata, event: EndTxn) -> bool:
     """True if the transaction that this request aborts never began.
 
-    Its first AddPartitionsToTxn was refused: for its connection, or because the transaction before was not complete.
-    librdkafka still sends the abort, without repeating the addition. INVALID_TXN_STATE would end its producer, as it
-    does with Kafka.
+    Its first AddPartitionsToTxn was refused: it was the first request of a new connection, or the transaction before
+    was not complete. librdkafka still sends the abort, without repeating the addition. INVALID_TXN_STATE would end its
+    producer, as it does with Kafka.
     """
     return (
         not event.commit

@@ -51,7 +51,8 @@ def fence_and_end(
 ) -> Decision[TxnRecord] | None:
     """Return the decision that fences the producer and aborts its transaction, or commits it if `state` says so.
 
-    None: a new producer id is needed and there is none. The caller answers COORDINATOR_LOAD_IN_PROGRESS or tries later.
+    None: a new producer id is needed and `new_producer_id` is None. The caller answers COORDINATOR_LOAD_IN_PROGRESS or
+    tries later. The report about the markers carries `key`. `label` names the decision in logs and metrics.
     """
     assert txn.state is TxnState.ONGOING, txn
     if txn.is_kept:

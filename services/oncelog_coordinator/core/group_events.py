@@ -372,7 +372,8 @@ class SessionCheck:
 class InitialDelayOver:
     """A timer's event: a new group's first rebalance has waited `delay_ms` for more members.
 
-    It may wait `remaining_ms` longer, which it does if a member has joined meanwhile.
+    It may wait `remaining_ms` longer, which it does if a member has joined meanwhile. `rebalance` is the number of that
+    rebalance: if another one runs by now, the timer is ignored.
     """
 
     group_id: str

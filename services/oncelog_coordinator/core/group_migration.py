@@ -61,9 +61,10 @@ _RECORD_OVERHEAD = 64
 """The most bytes that a batch needs for a record beside its key and value."""
 
 _NEEDS_NO_DATA: Final = frozenset({"sticky", "cooperative-sticky"})
-"""The assignors whose members read only the partitions of an assignment.
+"""The assignors whose groups may be upgraded although their assignments carry user data, which is lost then.
 
-librdkafka's members get the data of their own subscription back, from their second generation on.
+Their members read only the partitions of an assignment. librdkafka's members get the data of their own subscription
+back, from their second generation on.
 """
 
 
@@ -223,7 +224,8 @@ def downgrade(
 ) -> Decision[GroupRecord] | None:
     """Turn the consumer group into a classic one that starts with a rebalance; None: it does not fit into a record.
 
-    `joining` names a member and its request that already wait for that rebalance.
+    `joining` names a member and its request that already wait for that rebalance. `label` names the decision in logs
+    and metrics.
     """
     group = _classic_group(change)
     # The group has no leader, so that after a crash the next coordinator knows that it must rebalance.

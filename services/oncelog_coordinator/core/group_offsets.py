@@ -65,7 +65,8 @@ class GroupProducer:
     coordinator_epoch: int = NO_COORDINATOR_EPOCH
     is_open: bool = False
     opened: SeenTransaction | None = None
-    """The place in the log of the open transaction's offsets."""
+    """The first and the last offset, so far, of the open transaction's records in the shard's log; None: no transaction
+    is open."""
     last_marker: int = NEVER_ENDED
     last_timestamp: int = -1
 

@@ -304,7 +304,7 @@ def session_check(
 def session_going_on(
     event: SessionCheck, deadline: Millis | None, longest_ms: int, now: Millis, label: str
 ) -> Decision[GroupRecord] | None:
-    """Return the decision that lets a member's session go on; None: its time is over.
+    """Return the decision that lets a member's session go on; None: its time is over. `longest_ms` is a whole session.
 
     The deadline is compared with the wall clock, and that may be set. Set forward, it would remove each member whose
     timer ends before its next heartbeat. Timers are monotonic, so the time is taken to be no later than `due`.

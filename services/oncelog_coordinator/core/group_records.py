@@ -59,7 +59,7 @@ OFFSET_KEY_TYPE: Final = 1
 GROUP_KEY_TYPE: Final = 2
 WRITTEN_VERSION: Final = 3
 FLEXIBLE_OFFSET_VERSION: Final = 4
-"""The newest version of an offset's value. A group's newest version is the one that is written."""
+"""The newest version of an offset's value that is known here. It alone is flexible, and has the topic's id."""
 _TOPIC_ID_TAG: Final = bytes((1, 0, 16))
 """The bytes before a topic id: the number of tagged fields, the field's number, its length."""
 

@@ -91,8 +91,8 @@ class Group:
         )
 
     def member_error(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Return the error if no member has this member id, or its instance id belongs to another member (KIP-345);
-        otherwise NONE."""
+        """Return UNKNOWN_MEMBER_ID if no member has this member id, or this instance id. Return FENCED_INSTANCE_ID if
+        the instance id belongs to another member (KIP-345); otherwise NONE."""
         if instance_id is not None:
             known = self.static_member_id(instance_id)
             if known is None:
@@ -185,7 +185,8 @@ def _without(ids: tuple[str, ...], gone: str) -> tuple[str, ...]:
 
 
 def subscribed_topics(member: Member, protocol: str | None) -> frozenset[str] | None:
-    """Return the topics in a consumer's subscription, of any version; None if the bytes cannot be read."""
+    """Return the topics in a consumer's subscription, of any version; None if the bytes cannot be read. `protocol`
+    None: the subscription is that for the member's first protocol."""
     data = member.metadata(protocol) if protocol else next((d for _, d in member.protocols), b"")
     try:
         return read_topics(data)

@@ -60,7 +60,7 @@ class MarkerWanted:
     trace: TransactionTrace | None = None
     """The trace that the markers belong to, in every process that sends or writes them."""
     is_trace_kept: bool = False
-    """True if the trace is kept, even if the markers alone would give no reason."""
+    """True if the trace is exported, even if the markers alone would give no reason for that."""
 
 
 @dataclass(frozen=True, slots=True)

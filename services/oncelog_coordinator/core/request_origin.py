@@ -36,7 +36,8 @@ class RequestOrigin(NamedTuple):
 
 
 def is_copy(known: RequestOrigin | None, received: RequestOrigin | None) -> bool:
-    """True if `received` is a copy: this request, or a later one of its connection, was successful (`known`)."""
+    """True if `received` is a copy of a request that was handled: the last success (`known`) was on the same
+    connection, and was this request or a later one."""
     return (
         known is not None
         and received is not None
@@ -50,11 +51,17 @@ def is_delayed(
     received: RequestOrigin | None,
     refused_origin: RequestOrigin | None = None,
 ) -> bool:
-    """True if a newer request of this client was successful, or may have been, so that this one must change nothing.
+    """True if this request may be late: a newer one of its producer was successful, or may have been. It must change
+    nothing.
 
-    `known` is the origin of the last success, `received` that of this request. `refused_origin` is the request that an
-    earlier refusal named to this client. On its own connection a client never sends an older request again, so
-    `refused_origin` does not count there.
+    `known` is the origin of the producer's last successful request, `received` that of this one. False if either is
+    None.
+
+    - On the connection of `known`, this request is late if its number is lower.
+    - On any other connection, it is late unless `refused_origin` equals `known`.
+
+    `refused_origin` is the last success that an earlier refusal of this request named; None: it was not refused before.
+    If nothing has succeeded since, the client has read the refusal and repeats, so the request is not late.
     """
     if known is None or received is None:
         return False

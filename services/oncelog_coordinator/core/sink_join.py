@@ -36,9 +36,8 @@ def joined_before(sinks: SinkMap, event: JoinAttempt) -> Branch | None:
 def refuse_join(
     sinks: SinkMap, limits: SinkLimits, event: JoinAttempt
 ) -> tuple[JoinAnswer, str] | None:
-    """Return the answer and the label of a join that is refused or skipped; None: the task has a producer id or gets
-    one.
-    """
+    """Return the answer to a join that is refused or skipped, and its label: the name of the decision in logs and
+    metrics. None: the task has a producer id or gets one."""
     refusal = refuse_arguments(event, limits)
     if refusal is not None:
         return JoinAnswer(*refusal), "join_refused"

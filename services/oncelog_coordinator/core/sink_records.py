@@ -163,7 +163,7 @@ class Decide:
     reason: str
     """The label of the step that decided: `committed`, `superseded`, `timed_out` …"""
     sink_epoch: Int64
-    """The sink epoch of the attempt."""
+    """The sink epoch of the attempt: which attempt of the sink it is, counted from 1."""
     query_generation: Int32
     batch_id: Int64
     """The id of the attempt's batch; -1: it was aborted before the first join."""

@@ -49,7 +49,8 @@ def full_match(pattern: str) -> Callable[[str], object]:
 
 
 def _re2() -> tuple[ModuleType, object]:
-    """Import RE2 at the first use, because few groups have patterns."""
+    """Return the module `re2`, and the options with which it compiles: it must not log errors. It is imported at the
+    first use, because few groups have patterns."""
     import re2
 
     options = re2.Options()

@@ -56,7 +56,8 @@ class TxnConfig:
     transactional_id_expiration_ms: Millis = Millis(7 * DAY_MS)
     expire_interval_ms: Millis = Millis(3_600_000)
     record_bytes_max: int = 900_000
-    """The most bytes of a transaction's record, so below max.message.bytes that the batch around it has room."""
+    """The most bytes of a transaction's record. It is below max.message.bytes, so that the batch around the record
+    fits."""
 
 
 class TxnMachine:

@@ -58,8 +58,8 @@ class AddPartitions:
     client_transaction_version: int = 0
     origin: RequestOrigin | None = None
     refused_origin: RequestOrigin | None = None
-    """The origin that an earlier refusal named to this client, which repeats its request now
-    (`core.request_origin`)."""
+    """The newest successful request, as an earlier refusal of this request named it (`delayed_by`). The client repeats
+    the request now (`core.request_origin`). None: it was not refused."""
     trace: TransactionTrace | None = None
     """The trace for the transaction that this request starts, if it starts one."""
     client: Client = NO_CLIENT
@@ -107,10 +107,11 @@ class EndTxn:
     new_producer_id: ProducerId | None = None
     origin: RequestOrigin | None = None
     refused_origin: RequestOrigin | None = None
-    """The origin that an earlier refusal named to this client, which repeats its request now
-    (`core.request_origin`)."""
+    """The newest successful request, as an earlier refusal of this request named it (`delayed_by`). The client repeats
+    the request now (`core.request_origin`). None: it was not refused."""
     refused_addition_origin: RequestOrigin | None = None
-    """The origin that was named when an earlier AddPartitionsToTxn of this connection was refused."""
+    """The newest successful request, as the refusal of an earlier AddPartitionsToTxn of this connection named it. None:
+    none was refused."""
     client: Client = NO_CLIENT
 
 
@@ -212,8 +213,8 @@ class ErrorAnswer:
     error_code: ErrorCode
     message: str = ""
     delayed_by: RequestOrigin | None = None
-    """The newest successful request, which may be newer than the refused one; None: not refused for that
-    (`core.request_origin`)."""
+    """The newest successful request, if this one is refused because it may be older than that. None: it is not refused
+    for that reason (`core.request_origin`)."""
     is_completing: bool = False
     """True: refused until the transaction before is complete. `delayed_by` then names that transaction's end."""
 

@@ -27,9 +27,9 @@ _BOUNDED: Final = frozenset({REQUEST_PERCENTAGE, CONNECTION_CREATION_RATE})
 
 
 class ClientRates:
-    """The bytes, time, connections and topic changes that clients have used in the last seconds. They are counted by
-    the user, client id or address that shares a quota. A changed quota holds at once: what was counted before still
-    counts."""
+    """The bytes, time, connections and topic changes that clients have used in the last seconds. A client is (user,
+    client id). They are counted by the user, client id or address that shares a quota. A changed quota holds at once:
+    what was counted before still counts."""
 
     def __init__(self) -> None:
         self._rates: dict[tuple[Entity, QuotaKey], Rate] = {}
@@ -40,8 +40,8 @@ class ClientRates:
     def wait_ms(
         self, quotas: Quotas, client: tuple[str, str], key: QuotaKey, value: float, now: Millis
     ) -> int:
-        """Add the value (bytes, or percent of time) to this client's rate. Return for how many milliseconds its
-        connection must not be read.
+        """Add the value (bytes, or percent of time) to the rate of this client, a (user, client id). Return for how
+        many milliseconds its connection must not be read.
 
         0: no quota holds, or it is not exceeded.
         """
@@ -69,8 +69,8 @@ class ClientRates:
     def takes_changes(
         self, quotas: Quotas, client: tuple[str, str], count: int, now: Millis, *, is_strict: bool
     ) -> bool:
-        """Count `count` created or deleted partitions against the client's quota. False: an earlier change exceeded the
-        quota, which is strict, so nothing is counted and the request is refused."""
+        """Count `count` created or deleted partitions against the quota of this client, a (user, client id). False:
+        `is_strict`, and earlier changes exceeded the quota. Then nothing is counted, and the request is refused."""
         found = self._quota(quotas, client, CONTROLLER_MUTATION_RATE)
         if found is None:
             return True

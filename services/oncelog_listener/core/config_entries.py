@@ -48,7 +48,8 @@ _TYPE_CODES: Final = {"boolean": 1, "string": 2, "int": 3, "long": 5, "double": 
 """The numbers of config types in Kafka's protocol."""
 
 _WITHOUT_DEFAULT: Final = frozenset({"segment.ms", "segment.jitter.ms", "retention.ms", "flush.ms"})
-"""The configs whose strongest broker name has no default in Kafka, which then tells no synonym."""
+"""The topic configs for which DescribeConfigs lists no default among the synonyms, as in Kafka: their strongest broker
+name has none."""
 
 Synonym = tuple[str, str, ConfigSource]
 """A place that has the config: (name, value, source)."""

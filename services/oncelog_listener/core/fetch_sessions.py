@@ -125,8 +125,8 @@ class FetchSessions:
         *,
         uses_topic_ids: bool,
     ) -> FetchSession | ErrorCode:
-        """Return the connection's session for this id, and advance its epoch; an error code if id or epoch do not
-        fit."""
+        """Return the connection's session for this id, and advance its epoch. Return an error code if id or epoch do
+        not fit, or if the session names topics in the other way (by id or by name)."""
         session = self._by_connection.get(connection)
         if session is None or session.id != session_id:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND

@@ -82,8 +82,8 @@ async def ask_coordinator(
     repeatable: Repeatable = Repeatable.ALWAYS,
     timeout_ms: int | None = None,
 ) -> AnswerT | ErrorCode:
-    """Send the request to the group's coordinator, and return its answer, or COORDINATOR_NOT_AVAILABLE if there is
-    none."""
+    """Send the request to the group's coordinator, and return its answer, or COORDINATOR_NOT_AVAILABLE if none answers
+    in time. `timeout_ms` None: the time limit of the settings."""
     try:
         return await call_shard(
             call.cluster,

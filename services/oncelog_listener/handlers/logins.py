@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("oncelog.login")
 
 _HEADERS_FROM: Final = 1
-"""The version of the handshake from which SASL messages have a header of Kafka; after version 0 they are bare."""
+"""The version of SaslHandshake from which SASL messages have Kafka's header. After a handshake of version 0 they are
+bare."""
 
 
 async def sasl_handshake(call: SaslHandshakeCall) -> kafka.SaslHandshakeResponse:

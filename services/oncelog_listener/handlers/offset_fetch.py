@@ -131,7 +131,7 @@ def _read(
     member_epoch: int = _NO_EPOCH,
 ) -> _Group:
     """Return what the client asks about this group, with an error for the group or for each topic that it may not
-    describe."""
+    describe. `topics` None: it asks about all topics."""
     of_group = group_refusal(call, Operation.DESCRIBE, group_id)
     read: list[_Topic] = []
     for topic in topics or ():

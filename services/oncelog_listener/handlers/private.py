@@ -41,8 +41,8 @@ async def private_call(
     session: Session,
     client_id: str | None,
 ) -> bytes:
-    """Pass a private call of Spark to the sink's coordinator, and return the serialized response. Raises FrameError
-    when the bytes are no such request."""
+    """Pass a private call of Spark to the sink's coordinator, and return the serialized response. The protobuf request
+    begins at `position` of the frame. Raises FrameError when the bytes are no such request."""
     try:
         request = call.request.FromString(bytes(frame[position:]))
     except DecodeError as error:

@@ -161,7 +161,7 @@ async def delete_topics(call: DeleteTopicsCall) -> kafka.DeleteTopicsResponse:
     """Delete topics by name, or from version 6 by id. An internal topic is refused before the controller sees it.
 
     An id goes to the controller as it is, and is not replaced by a name: that name may belong to another topic by now.
-    With an authorizer an id that this listener does not know stays here: nobody can say whose topic it is.
+    With an authorizer, an id that this listener does not know is refused here: nobody can say whose topic it is.
     """
     if call.version >= _STATES_FROM:
         wanted = Counter((state.name, state.topic_id) for state in call.request.topics)

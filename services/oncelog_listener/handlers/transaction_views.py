@@ -1,5 +1,5 @@
-"""DescribeProducers, DescribeTransactions and ListTransactions, by which operators read transactions (KIP-664; facts
-1.4, 3)."""
+"""DescribeProducers, DescribeTransactions and ListTransactions, by which operators read transactions (KIP-664;
+docs/kafka-facts.md, 1.4, 3)."""
 
 from __future__ import annotations
 

@@ -52,8 +52,8 @@ _MAY_HAVE_DECIDED: Final = frozenset(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     }
 )
-"""The errors of EndTxn after which the decision may yet be in the log: its append was not confirmed in time (facts
-6)."""
+"""The errors of EndTxn after which the decision may yet be in the log: its append was not confirmed in time
+(docs/kafka-facts.md, 6)."""
 
 
 async def _ask_any_coordinator(
@@ -260,8 +260,11 @@ async def _add_partitions(
 
 
 def _first_error(answer: pb.AddPartitionsToTxnResponse) -> int:
-    """Return the first error among the partitions of an AddPartitionsToTxn. A coordinator may not know a new topic
-    yet."""
+    """Return the first error in the answer to an AddPartitionsToTxn, of the whole or of a partition; NONE: there is
+    none.
+
+    By it `call_shard` decides whether to send the request again: a coordinator may not know a new topic yet.
+    """
     for result in answer.results:
         for code in (result.error_code, *(one.error_code for one in result.partitions)):
             if code not in (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED):

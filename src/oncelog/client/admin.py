@@ -193,7 +193,8 @@ class Admin:
         *,
         validate_only: bool = False,
     ) -> None:
-        """Change the given configs of one resource and no others; the value None sets a config back to its default."""
+        """Change these configs of one resource and no others; the value None sets a config back to its default. `kind`
+        and `name` are as in `describe_configs`."""
         await network.admin_topics.alter_configs(
             self._started(), kind, name, values, validate_only=validate_only
         )
@@ -262,7 +263,8 @@ class Admin:
         longer_than_ms: int = -1,
         pattern: str | None = None,
     ) -> list[TransactionListing]:
-        """List the transactions of all coordinators, sorted by transactional id."""
+        """List the transactions of all coordinators, sorted by transactional id. The filters leave only those in one of
+        `states`, of `producer_ids`, open for more than `longer_than_ms`, and whose ids match `pattern` (RE2)."""
         return await network.admin_transactions.list_transactions(
             self._started(), states, producer_ids, longer_than_ms, pattern
         )

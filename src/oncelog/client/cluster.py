@@ -3,8 +3,8 @@ broker answers.
 
 The client asks the bootstrap addresses in turn for the metadata. Then it speaks to the leaders directly, over one
 connection each. A call that fails with a retriable code, or loses its answer, is repeated with growing pauses until its
-deadline. That is safe for every call here: all of them read, or are idempotent by a sequence, a nonce or a name (facts
-9, SPARK sink calls).
+deadline. That is safe for every call here: all of them read, or are idempotent by a sequence, a nonce or a name
+(docs/kafka-facts.md, 9).
 
 The client speaks one version of each API, present in Kafka 2.7 and later. It raises an error that names a broker
 without that version.
@@ -56,7 +56,7 @@ API_VERSIONS_VERSION: Final = 3
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
-"""FindCoordinator's key types of a group and of a transaction."""
+"""FindCoordinator's key type of a transactional id; `GROUP` is that of a group."""
 
 _TOPIC_APPEARS_MS: Final = 2_000
 """Milliseconds that a topic may be unknown: the metadata of a new topic reaches every broker within this time."""
@@ -438,7 +438,7 @@ class Cluster:
         self._brokers.pop(connection.address, None)
 
     def _metadata_request(self, topics: Sequence[str] | None) -> tuple[int, object]:
-        """Return the Metadata request for these topics; None asks for all topics."""
+        """Return Metadata's API key, and its request for these topics; None asks for all topics."""
         types = schema_of(versions.METADATA, SPOKEN[versions.METADATA]).request_types
         return versions.METADATA, types.MetadataRequest(
             topics=None

@@ -44,8 +44,8 @@ class GroupOffsets:
         self._own.update({one: at.offset for one, at in offsets.items()})
 
     async def commit_new(self, positions: Mapping[Partition, OffsetToCommit], when: str) -> None:
-        """Commit the offsets that were not committed before.
-        A failure is only logged: the records are then read again."""
+        """Commit the offsets that were not committed before. A failure is only logged, and `when` says in the log at
+        which occasion: the records are then read again."""
         new = {one: at for one, at in positions.items() if self._own.get(one) != at.offset}
         try:
             await self.commit(new)

@@ -70,7 +70,8 @@ def with_tls(stream: socket.socket, host: str, login: ClientLogin) -> socket.soc
 def login_exchange(where: str, login: ClientLogin) -> Exchange:
     """Run a login as a generator: it yields each request with its schema, and gets the answer by `send`.
 
-    It returns how long the session lasts; None: it does not end. Raises OncelogError for a login that is refused.
+    It returns how long the session lasts; None: it does not end. Raises OncelogError for a login that is refused;
+    `where` is the broker in its text.
     """
     handshake = schema_of(versions.SASL_HANDSHAKE, _HANDSHAKE_VERSION)
     answer = yield (

@@ -6,8 +6,9 @@ from typing import Final
 _FULL_AFTER: Final = 300
 """Collections of the middle generation before a full one; Python's own number is 10.
 
-A full collection walks all that lives. A request of 40,000 elements brought five, each a step of 40 to 80 ms; with 100
-three of them fell on forty such requests, and now one on fifty."""
+A full collection walks all objects, in a step of 40 to 80 ms. With 10, one request of 40,000 elements brought five of
+them. With 100, forty such requests brought three; with 300, fifty brought one.
+"""
 
 
 def collect_seldom() -> None:

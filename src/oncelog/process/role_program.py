@@ -63,8 +63,8 @@ class RoleProgram(Generic[RoleSettingsT, RoleT]):
     history: Callable[[RoleSettingsT], NodeHistory] | None = None
     """A function that reads a node's history from the role's data folder, for roles that have one."""
     node: type[NodeSettings] = NamedNodeSettings
-    """The settings of the node.
-    `NodeSettings`: the controller may give the node id, as the process has no state of its own."""
+    """The class of the node's settings. With `NodeSettings` the controller may give the node id, as the process has no
+    state of its own."""
 
     def run(self) -> int:
         """Run the role's process from start to end, and return its exit code."""

@@ -77,7 +77,7 @@ class Sources:
 
     @property
     def path(self) -> Path | None:
-        """The path of the settings file, for another process to read."""
+        """The path of the settings file, for another process to read; None: there is none."""
         return None if self._file is None else self._file.path.absolute()
 
     def rank(self, kind: type[BaseSettings], name: str) -> int:

@@ -28,7 +28,7 @@ SINGLE: Final = (
     "ONCELOG_CLUSTER_FOLDER",
     "ONCELOG_COMPLETE",
 )
-"""Variables that the `oncelog` command itself reads."""
+"""Variables that the `oncelog` command itself reads. No program refuses them."""
 UP_NAMES: Final = (
     "ONCELOG_DATA",
     "ONCELOG_EPHEMERAL",
@@ -48,17 +48,19 @@ a test holds the list to the settings class."""
 OF_THE_PROJECT: Final = re.compile(
     r"ONCELOG_((TEST|SIMULATION|FAILOVER|STORM|CHAOS|BENCH|SPARK|DEMO|E2E|CONTAINERS)_\w+|\w+_FULL|PLANTED|REWRITE)"
 )
-"""Variables that the project's own tests and tools read."""
+"""Variables that the project's own tests and tools read. No program refuses them."""
 OF_KUBERNETES: Final = re.compile(
     r"ONCELOG_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)"
 )
-"""Variables that Kubernetes sets in every container beside a service whose name begins with `oncelog`."""
+"""Variables that Kubernetes sets in every container beside a service whose name begins with `oncelog`. No program
+refuses them."""
 
 
 def refuse_unknown_variables(
     kinds: Sequence[type[BaseSettings]], environment: Mapping[str, str]
 ) -> None:
-    """Raise OncelogError for the first `ONCELOG_` variable that is no setting; it names the nearest one."""
+    """Raise OncelogError for the first `ONCELOG_` variable that is no setting; it names the nearest one. A name that
+    begins as those of another role is not refused."""
     known = {variable_of(kind, name) for kind in kinds for name in kind.model_fields}
     known.update(SINGLE, UP_NAMES)
     former = {variable_of(kind, old) for kind in kinds for old in FORMER.get(table_of(kind), ())}

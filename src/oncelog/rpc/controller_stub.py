@@ -37,10 +37,10 @@ SEARCH_PAUSE_MAX_MS = 200
 REPEATABLE = frozenset(
     {"RegisterNode", "NodeHeartbeat", "DescribeController", "AllocateProducerIds", "DrainNode"}
 )
-"""The methods that may be called again when their answer is lost.
+"""The methods that may be called again when their answer is lost: the second call does no harm.
 
-The same incarnation gets the epoch it has, a lost block of producer ids is never given twice, and the others are plain
-statements.
+RegisterNode of the same incarnation returns the epoch that it has. A block of producer ids whose answer was lost is
+never given again. The other methods state or ask what holds anyway.
 """
 
 _METHODS = SERVICES[CONTROLLER].methods
@@ -199,7 +199,8 @@ class ActiveControllerStub:
 
     @asynccontextmanager
     async def connection(self, deadline: float | None = None) -> AsyncIterator["ControllerStreams"]:
-        """Open a connection to the active controller for its streams: metadata and heartbeats.
+        """Open a connection to the active controller for its streams: metadata and heartbeats. `deadline` is that of
+        `find`.
 
         Raises PeerUnavailable when the connection breaks.
         """

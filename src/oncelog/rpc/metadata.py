@@ -52,9 +52,8 @@ class MetadataImage:
 
     @property
     def position(self) -> pb.MetadataPosition:
-        """The position of this image of the metadata, and the controller that wrote there. A process sends it to
-        controllers.
-        """
+        """The offset of this image in the controllers' log, with the controller epoch and incarnation that wrote it. A
+        process sends it to controllers."""
         return pb.MetadataPosition(
             metadata_offset=self.metadata_offset,
             controller_epoch=self.controller_epoch,
@@ -99,9 +98,9 @@ class MetadataImage:
 
     def topic_config(self, topic: str, node_id: int | None = None) -> TopicConfig:
         """Return a topic's configs. What the topic does not set comes from this node's configs, then from those of all
-        brokers.
+        brokers. `node_id` None: no node's configs count.
 
-        An internal topic has only its own.
+        An internal topic has only its own, and an unknown topic only Kafka's defaults.
         """
         found = self.topics.get(topic)
         if found is None:
@@ -118,7 +117,7 @@ class MetadataImage:
         return topic_defaults(self.broker_configs(ALL_BROKERS))
 
     def topic_defaults_of(self, node_id: int | None) -> Mapping[str, str]:
-        """Return the topic configs that are set for this node."""
+        """Return the topic configs that are set for this node; None: those of no node, so none."""
         return {} if node_id is None else topic_defaults(self.broker_configs(str(node_id)))
 
     @cached_property

@@ -36,7 +36,7 @@ class TxnMarker(NamedTuple):
     transactional_id: str
     partitions: Sequence[Partition]
     shard: int = -1
-    """The shard that decided the transaction."""
+    """The shard that decided the transaction, a partition of `__transaction_state`; -1: not stated."""
 
 
 @dataclass(slots=True)
@@ -45,14 +45,13 @@ class WriteTxnMarkersRequest:
 
     markers: Sequence[TxnMarker]
     about_to_write: Callable[[TxnMarker], None]
-    """A callback for each marker that is written the short way."""
+    """A function that the leader calls for each marker that it writes at once, right before."""
 
 
 @dataclass(slots=True)
 class DeliverMarkersRequest:
     """`marker_sender_pb2.DeliverMarkersRequest` for a call within the process: markers for transactions of several
-    shards.
-    """
+    shards. `metadata_offset` is that of the coordinator's metadata: an older image may lack a partition."""
 
     markers: Sequence[TxnMarker]
     metadata_offset: int

@@ -227,7 +227,8 @@ class _Stream:
             self._has_work.set()
 
     def _take(self, call_id: int) -> _Call | None:
-        """Remove the call from those in flight, and return it. The next call in the queue may then be sent."""
+        """Remove the call from those in flight, and return it; None: it is not in flight. The next call in the queue
+        may then be sent."""
         call = self._calls.pop(call_id, None)
         if call is None:
             return None

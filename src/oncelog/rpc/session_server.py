@@ -32,7 +32,8 @@ REPLY_OVERHEAD_BYTES = 64
 """Bytes that an unsent reply counts beside its content, so that many empty ones are bounded too."""
 
 GOING_AWAY_S = 0.5
-"""Seconds in which a caller should end the stream. A caller of an older version does not; its later calls are lost."""
+"""Seconds that a caller has to end the stream, once it was told that the session goes away. A caller of an older
+version does not know that message; its later calls are lost."""
 
 DRAINED_WITHIN_S = 5.0
 """Seconds for calls in flight when their caller's certificate ends: one without an answer must not hold a stream

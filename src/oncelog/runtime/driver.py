@@ -39,8 +39,8 @@ RecordT = TypeVar("RecordT")
 
 _Event: TypeAlias = Any
 _Record: TypeAlias = Any
-"""The types of one machine's events and records. `Driver.__init__` checks that machine, journal and callbacks agree on
-them. Behind it all drivers are of one class, as their owners hold machines of many kinds."""
+"""The type of a machine's events and records: any, because an owner holds drivers of many kinds of machines.
+`Driver.__init__` checks that machine, journal and callbacks agree on theirs."""
 
 BATCH_RECORDS_MAX: Final = 1000
 """The most records in one append; further ones wait for the next."""
@@ -315,9 +315,8 @@ class Driver:
         return await self._has("confirming", self._confirm())
 
     async def _has(self, doing: str, call: Awaitable[object]) -> bool:
-        """Await an append or confirmation of the journal. False: it failed or its outcome is unknown, so the state
-        machine was dropped.
-        """
+        """Await an append or confirmation of the journal, which `doing` names in the log. False: it failed or its
+        outcome is unknown, so the state machine was dropped."""
         self._appending = True
         try:
             await call
@@ -386,7 +385,8 @@ class Driver:
                 self._set_timer(SetTimer(name, TIMER_RETRY_MS, event))
 
     def _break(self, doing: str, error: Exception) -> None:
-        """Stop running the state machine because of a bug: it may disagree with the journal, so its owner replays."""
+        """Stop running the state machine because of a bug: it may disagree with the journal, so its owner replays.
+        `doing` says in the log what it was doing."""
         _log.error("%s: broke while %s; the machine is replayed", self.name, doing, exc_info=error)
         if self._stopped is None:
             self._refuse(ErrorCode.UNKNOWN_SERVER_ERROR)

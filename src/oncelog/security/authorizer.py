@@ -32,7 +32,8 @@ _IMPLY: Final[Mapping[Operation, frozenset[Operation]]] = {
 """An operation → the operations whose permission includes it."""
 
 _NAME_WITHOUT_ACL: Final = "hardcode"
-"""The resource name that Kafka asks about first, so that super users and the default count."""
+"""The resource name that `decide_any` tries first, as Kafka does. Usually no ACL names it, so super users, ACLs for
+every name, and `allow_everyone_if_no_acl_found` decide."""
 
 _DECISIONS_MAX: Final = 50_000
 """The most decisions that are remembered; one more forgets them all."""

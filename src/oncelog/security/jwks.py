@@ -30,7 +30,8 @@ class KeysUnavailableError(Exception):
 
 
 class CachedKeys:
-    """A `KeySource` that keeps the provider's keys, and reads them again when they are old or when one is missing."""
+    """A `KeySource` that keeps the provider's keys, and reads them again when they are old or when one is missing.
+    `report` gets a line for the log when the keys change, or cannot be read."""
 
     def __init__(
         self,
@@ -100,7 +101,8 @@ class CachedKeys:
 def keys_of(
     source: str, report: Callable[[str], None], *, authorities: Path | None = None
 ) -> CachedKeys:
-    """Return the key source for a provider's keys at an https address or in a file. Raises ValueError."""
+    """Return the key source for a provider's keys at an https address or in a file. `report` gets a line for the log
+    when the keys change, or cannot be read. Raises ValueError."""
     if "://" in source:
         return keys_of_url(source, report, authorities=authorities)
     if authorities is not None:
@@ -134,9 +136,9 @@ def keys_of_url(
     clock: Callable[[], float] = time.monotonic,
 ) -> CachedKeys:
     """Return the key source for an https address. Raises ValueError for another address, or if the file of authorities
-    cannot be read.
+    (CA certificates for TLS) cannot be read.
 
-    The file of authorities is read again at each look, so a renewed one counts. While it cannot be read the known keys
+    That file is read again at each fetch of the keys, so a renewed one counts. While it cannot be read the known keys
     stay.
     """
     if not url.startswith("https://"):

@@ -234,7 +234,8 @@ def _read(path: Path) -> bytes:
 
 
 def _pem(path: Path, label: str, wanted: str) -> str:
-    """Return the file's text, if it has a PEM block with that label. Raises `TlsFileError`."""
+    """Return the file's text, if it has a PEM block with that label. Raises `TlsFileError` if not; it says that
+    `wanted`, such as a certificate, is needed."""
     content = _read(path)
     text = content.decode("ascii", "ignore")  # bundles of authorities have names in their comments
     if re.search(rf"-----BEGIN (?:[A-Z0-9]+ )*{label}-----", text):

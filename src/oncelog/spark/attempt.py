@@ -154,7 +154,8 @@ def seal_branch(
     """Tell the coordinator that a task has written everything: all records under its producer id (a branch) are
     acknowledged.
 
-    Raises FencedError, QueryChangedError, and what the call raises.
+    `last_sequences` and `crc32c` are those of its `ProducePipeline`. Raises FencedError, QueryChangedError, and what
+    the call raises.
     """
     response = _call(
         cluster,

@@ -31,7 +31,8 @@ FORMAT: Final = 1
 BATCHES_MAX: Final = 20
 """Committed batches that a token knows, as on oncelog."""
 RETIRED_QUERIES_MAX: Final = 32
-"""Never forgotten, so that no query can take a sink back: over the bound, adoption is refused."""
+"""The most queries that a token names as retired. None is forgotten, so that no query can take a sink back: over the
+bound, adoption is refused."""
 
 _TOPIC_NAME_MAX: Final = 249
 _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
@@ -54,7 +55,7 @@ def place_of_stream(transactional_id: str) -> TokenPlace:
 
 def place_of_job(transactional_id: str, job_id: str | None) -> TokenPlace:
     """Return the topic and key of a batch job's tokens. All jobs of a transactionalId share a topic and a
-    transactional.id; each jobId has a key of its own."""
+    transactional.id. Each jobId has a key of its own; jobs without one share a key."""
     key = "unnamed jobs" if job_id is None else f"job {job_id}"
     topic = _topic_name("__oncelog_jobs_", transactional_id)
     return TokenPlace(topic, key, job_sink_name(transactional_id, None))
@@ -92,7 +93,7 @@ class BatchToCommit:
     """The nonce of the attempt: the same in all its tasks, and new for each try."""
     query_id: str
     batch_id: int | None
-    """None: the next one, of a job that has no name."""
+    """The id of the batch; None: the next one, of a job that has no name."""
     row_count: int
     row_checksum: int
     verify_replay: bool = True

@@ -43,7 +43,8 @@ from oncelog.spark.kafka_sink import CollectedRows, check_size
 from oncelog.spark.options import OnNewQuery, SinkOptions
 
 OFFSETS_AT_FIRST: Final = 64
-"""A batch leaves a token and a marker, so the newest token is nearly always within so many offsets of the end."""
+"""The number of offsets before the log's end that are searched first for the newest token. A batch leaves a token and a
+marker, so it is nearly always among them."""
 _TOPICS_OF_TOKENS: Final = ("__oncelog_sink_", "__oncelog_jobs_")
 _PAUSE_S: Final = 0.1
 
@@ -222,8 +223,8 @@ def _write_rows(
 
 
 def newest_token(cluster: Cluster, place: TokenPlace) -> tuple[int, CommitToken | None]:
-    """Read the topic of tokens (records that say which batch is committed). Return its end, and the newest committed
-    token with this key; None: there is none.
+    """Read the topic of tokens (records that say which batch is committed). Return the offset of its end, and the
+    newest committed token with this key; None: there is none.
 
     Raises OncelogError, KafkaError.
     """
@@ -243,9 +244,9 @@ def newest_token(cluster: Cluster, place: TokenPlace) -> tuple[int, CommitToken 
 
 
 def _decided_end(cluster: Cluster, partition: Partition) -> int:
-    """Return the end of a partition, once no transaction in it is open.
+    """Return the end offset of a partition, as soon as no transaction in it is open.
 
-    The sink's earlier transactions are over, and nobody else may write there.
+    The sink's earlier transactions are over, and nobody else may write there. Raises KafkaError if one stays open.
     """
 
     def attempt() -> int:

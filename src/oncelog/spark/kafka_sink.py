@@ -27,13 +27,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _TOPIC_RESOURCE: Final = 2
-"""DescribeConfigs's type."""
+"""DescribeConfigs's number for a topic, among the types of resources."""
 _REQUIRED: Final = {"cleanup.policy": "compact", "unclean.leader.election.enable": "false"}
 _GIVEN: Final = _REQUIRED | {"segment.ms": "3600000"}
-"""Of a topic that we make. Only closed segments are compacted, so an hour's tokens stay."""
+"""The configs of a topic of tokens that this module creates. Only closed segments are compacted, so an hour's tokens
+stay."""
 
 _prepared: set[tuple[tuple[Address, ...], str]] = set()
-"""Clusters and topics of tokens that this process has looked at. Spark keeps the planner's process between batches."""
+"""Clusters and topics of tokens that `prepare` has checked, and does not check again. Spark keeps the planner's process
+between batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +46,12 @@ class CollectedRows:
     nonce: bytes
     query_id: str
     batch_id: int | None
-    """None: the job has no name."""
+    """The id of the micro-batch; None: the rows are of a job without a name."""
     task_partition: int
     row_count: int
     row_checksum: int
     batches: "tuple[ClosedBatch, ...]"
-    """In order. Their producer and sequences are for the driver to set."""
+    """The record batches in the order in which the driver must send them. It sets their producer id and sequences."""
 
     @property
     def size_bytes(self) -> int:
@@ -194,7 +196,8 @@ def collect_rows(
 
 
 def check_size(options: SinkOptions, batch_id: int | None, size_bytes: int) -> None:
-    """Raise OncelogError if a batch has more bytes than `maxBatchBytes`."""
+    """Raise OncelogError if a batch has more bytes than `maxBatchBytes`. `batch_id` is for its text; None: a job
+    without a name."""
     if size_bytes <= options.collected_bytes_max:
         return
     name = "the job" if batch_id is None else f"batch {batch_id}"

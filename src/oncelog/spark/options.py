@@ -40,9 +40,10 @@ REQUEST_TIMEOUT_MS: Final = 30_000
 TIMEOUT_MAX_MS: Final = 24 * 3_600_000
 BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 COLLECTED_BYTES: Final = 128 * 1024 * 1024
-"""A driver of Spark's default size, 1 GiB, holds a batch of so many bytes three times."""
+"""The default of `maxBatchBytes`: a driver of Spark's default size, 1 GiB, holds a batch of so many bytes three
+times."""
 COLLECTED_BYTES_MAX: Final = 1024 * 1024 * 1024
-"""Spark hands a task's message on in one piece, whose length is a signed 32-bit number."""
+"""The largest `maxBatchBytes`: Spark hands a task's message on in one piece, whose length is a signed 32-bit number."""
 
 
 class OnNewQuery(Enum):
@@ -298,8 +299,8 @@ def _split(text: str) -> list[str]:
 
 
 def _starting(given: GivenOptions) -> Offsets | Timestamps | None:
-    """Return where a read starts. Options count in the order of Spark's Kafka source: a time for all, times of
-    partitions, offsets."""
+    """Return where a read starts; None: no option says it. Options count in the order of Spark's Kafka source: a time
+    for all, times of partitions, offsets."""
     or_latest = given.choice("startingOffsetsByTimestampStrategy", ["error", "latest"]) == "latest"
     timestamps = _timestamps(given, "startingTimestamp", "startingOffsetsByTimestamp", or_latest)
     if timestamps is not None:

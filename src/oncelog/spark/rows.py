@@ -44,8 +44,8 @@ class RowRouter:
         self._partitioner = partitioner
         self._counts = dict(counts)
         self._turn = seed * STICKY_ROWS
-        """The turn of the partitions.
-        Tasks start at different ones, so that many small tasks do not all fill the first."""
+        """A count of rows, from which the partition of the next row in turn follows. Each task begins it at another
+        number, so that many small tasks do not all fill the first partition."""
 
     def missing_topics(self, batch: pa.RecordBatch) -> list[str]:
         """Return the topics of the batch whose partition count is not known yet.

@@ -74,7 +74,8 @@ def task_span(attempt: "AttemptName", task: "TaskIdentity") -> Iterator[AnySpan]
 def ending_span(
     what: str, attempt: "AttemptName", batch_id: int | None = None
 ) -> Iterator[AnySpan]:
-    """Open the driver's span around the commit or the abort of a batch."""
+    """Open the driver's span around the commit or the abort of a batch. `what` says which of these, in the span's
+    name."""
     with _span(f"{what} batch", attempt) as span:
         if batch_id is not None:
             span.set(**{"oncelog.batch_id": batch_id})

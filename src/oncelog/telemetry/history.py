@@ -100,7 +100,7 @@ class History:
 
     def add_event(self, fields: Mapping[str, Value], event_id: str | None = None) -> None:
         """Add one event as its role published it. A repetition is dropped. If numbers of its origin (one start of one
-        process) are missing, a hole is added first."""
+        process) are missing, a hole is added first. `event_id` None: an id is made of its time."""
         fields = dict(fields)
         kind, time_ms = str(fields.pop("kind", "")), _integer(fields.pop("time_ms", 0))
         role, node = str(fields.pop("role", "")), _integer(fields.pop("node", -1))

@@ -18,7 +18,8 @@ _OPEN: Final = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEp
 
 
 class Deferred(NamedTuple):
-    """An event that is not built yet, because nobody has asked for it: only its parts are kept."""
+    """An event that is not built yet, because nobody has asked for it: only its parts are kept. `who` has the role and
+    the node id of the publisher."""
 
     who: Mapping[str, Value]
     when: Mapping[str, Value]

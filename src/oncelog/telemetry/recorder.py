@@ -60,8 +60,8 @@ class _Waiting:
 
 
 class TraceRecorder:
-    """Decides which spans are exported. `sink` gets them, and neither waits nor raises; `root_sink` gets root spans,
-    and soon sends them."""
+    """Decides which spans are exported: `ratio` of all traces, and those whose verdict says so. `sink` gets the spans,
+    and neither waits nor raises; `root_sink` gets root spans, and soon sends them."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class TraceRecorder:
         self._waiting: OrderedDict[int, _Waiting] = OrderedDict()
         self._verdicts: OrderedDict[int, bool] = OrderedDict()
         self._rooted: OrderedDict[int, None] = OrderedDict()
-        """The traces whose root was exported, or dropped, by this process."""
+        """The traces whose root this process has exported or dropped: another root of such a trace is ignored."""
         self._next_look_s = -math.inf
         """The time before which no waiting span is too old."""
         self.spans_waiting = 0
@@ -202,10 +202,10 @@ class TraceRecorder:
                 self._sink(_ended(one, trace_id, root_id))
 
     def _keep_first(self, home: Home, trace: TransactionTrace, ended: Sequence[Span]) -> None:
-        """Export the spans a second time, in the trace under which the request came, if that one is kept.
+        """Export copies of these spans in the trace under which the request came, if that trace is exported.
 
-        A called process that did not learn of the transaction has its spans below them there. The outermost span is the
-        root there, linked to itself in the transaction's trace.
+        Called processes that did not learn of the transaction have exported their spans in that trace, below these.
+        Each copy has a link to its span in the transaction's trace. The copy of the outermost span has no parent.
         """
         first_id = home.first_trace_id
         if first_id == trace.trace_id:

@@ -262,8 +262,8 @@ def outermost(
     start_ns: int = 0,
     attributes: Attributes | None = None,
 ) -> Span | Nothing:
-    """Start the first span of a request in this process, in a new `Home`, and return it as a context manager.
-    `attributes` is used, not copied."""
+    """Start the first span of a request in this process, in a new `Home`, and return it as a context manager. `trace`
+    is the transaction's, if it is known; `caller` the span of the caller; `attributes` is used, not copied."""
     if recorder is None:
         return NOTHING
     home = Home(trace, caller, start_ns)

@@ -68,9 +68,10 @@ class Accumulator:
         self.sticky_batches: dict[str, ProducerBatch] = {}
         """Topic → the newest batch of its sticky partition. It may be closed, and sent."""
         self._batched: dict[str, set[int]] = {}
-        """Topic → the partitions that had a batch."""
+        """Topic → the partitions that had a batch: the sticky partitioner counts only their queues."""
         self._drained_at: dict[int, float] = {}
-        """Node → when a batch was drained for it last, or may have begun to wait for it (S2-27, ADR 0044)."""
+        """Node → the time in ms at which a batch was drained for it last, or began to wait for it. The sticky
+        partitioner avoids a node for which that is long ago (S2-27, ADR 0044)."""
         self._ratios = CompressionRatios()
         self._next_order = 0
         self._loads_at_ms = -NEVER
@@ -92,8 +93,8 @@ class Accumulator:
     def append_sticky(
         self, record: Record, leaders: tuple[Leader, ...], now_ms: float
     ) -> ProducerBatch | None:
-        """Append a record without a key to the partition that the sticky partitioner has chosen; return as `append`
-        does.
+        """Append a record without a key to the partition that the sticky partitioner has chosen, and return its batch;
+        None: there is no memory for a new one.
 
         If the topic's last batch was closed meanwhile, its bytes are counted: they decide when the next partition is
         chosen.
@@ -187,8 +188,8 @@ class Accumulator:
     def drain(
         self, view: ClusterView, gate: Gate, now_ms: float, codec: Codec
     ) -> tuple[list[Drained], float]:
-        """Take the batches that may be sent now out of their queues, grouped by node. Return them, and when to call
-        again at the latest.
+        """Take the batches that may be sent now out of their queues, grouped by node. Return them, and the time in ms
+        at which to call again at the latest.
 
         A batch without a leader waits for the metadata to name one. One whose leader is newer than its last try does
         not wait for its pause (S2-15, ADR 0044).
@@ -329,8 +330,8 @@ class Accumulator:
         return self._take_out(lambda batch: batch.created_ms <= deadline)
 
     def take_of(self, topic: str, topic_id: bytes) -> list[ProducerBatch]:
-        """Remove the waiting batches of a deleted topic from their queues, and return them. Further records choose a
-        partition anew."""
+        """Remove the waiting batches that were sent to a deleted topic from their queues, and return them. `topic_id`
+        is that topic's. Further records choose a partition anew."""
         self._sticky.pop(topic, None)
         self.sticky_batches.pop(topic, None)
         self._batched.pop(topic, None)

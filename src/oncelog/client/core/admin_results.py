@@ -47,7 +47,8 @@ class Results(Mapping[KeyT, ResultT]):
 
 
 def item_error(code: ErrorCode, what: str, message: str = "") -> ClientError:
-    """Return the client's exception for Kafka's error code on one item, such as one topic of several."""
+    """Return the client's exception for Kafka's error code on one item, such as one topic of several. Its text begins
+    with `what`, the name of the item."""
     text = f"{what}: {message or code.name}"
     if code.name.endswith("_AUTHORIZATION_FAILED"):
         return AuthorizationError(f"{what}: {message or 'the user may not do that'}", code)

@@ -88,8 +88,8 @@ class ClusterView:
         return replace(self, topics=kept, version=self.version + 1)
 
     def with_leader(self, partition: Partition, leader: Leader, node: Node | None) -> "ClusterView":
-        """Return the view after a Produce or Fetch answer named a newer leader (KIP-951).
-        Older news changes nothing."""
+        """Return the view after a Produce or Fetch answer named a newer leader (KIP-951). `node` is the leader's
+        address, if the answer has it. Older news changes nothing, nor does a leader without an address."""
         topic, known = self.topics.get(partition.topic), self.leader(partition)
         if topic is None or known is None or leader.epoch <= known.epoch:
             return self

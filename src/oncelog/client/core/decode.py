@@ -36,7 +36,7 @@ _Bytes = npt.NDArray[np.uint8]
 
 _VARINT_BYTES_MAX: Final = 10
 _LENGTH_SHIFT_MAX: Final = 28
-"""A record's length is a 32-bit varint: five bytes at most."""
+"""The shift, in bits, of the last byte of a record's length: a 32-bit varint has five bytes at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,8 @@ def _record_bounds(data: Buffer, group: Sequence[_Body]) -> tuple[Int64s, Int64s
 
 
 def _long_length(data: Buffer, at: int, low_bits: int) -> tuple[int, int]:
-    """Return a record's length whose varint has more than one byte (still in zig-zag), and the position behind it."""
+    """Return the zig-zag code (twice the length) of a record's length that has more than one byte, and the position
+    behind it. `low_bits` are the bits of its first byte, `at` the position of the second."""
     shift, value = 7, low_bits
     while shift <= _LENGTH_SHIFT_MAX:
         octet = data[at]
@@ -176,7 +177,7 @@ def _long_length(data: Buffer, at: int, low_bits: int) -> tuple[int, int]:
 
 
 def _read_varints(octets: _Bytes, at: Int64s) -> tuple[Int64s, Int64s]:
-    """Return the zig-zag varint at each position, and the positions behind them.
+    """Return the number in the zig-zag varint at each position, decoded, and the positions behind them.
 
     Raises IndexError behind the data, ValueError for a varint of more than ten bytes.
     """
@@ -244,8 +245,8 @@ def _timestamps(group: Sequence[_Body], counts: Sequence[int], deltas: Int64s) -
 def _headers(
     data: Buffer, counts: Int64s, starts: Int64s, ends: Int64s, group: Sequence[_Body]
 ) -> pa.ListArray:
-    """Return the headers of each record. They are decoded record by record, because headers are rare, and read only
-    when asked for."""
+    """Return the headers of each record: `counts` says how many it has, `starts` and `ends` where they stand in `data`.
+    They are decoded record by record, because headers are rare, and read only when asked for."""
     rows: list[list[_Header] | None] = [None] * len(counts)
     for row in np.flatnonzero(counts).tolist():
         try:

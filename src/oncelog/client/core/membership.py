@@ -161,7 +161,7 @@ class Membership:
 
     def poll_is_late(self) -> Heartbeat | None:
         """Leave the group, because the program asked for no record within `max.poll.interval.ms`, so other members read
-        its partitions. Return the heartbeat that says so."""
+        its partitions. Return the heartbeat that says so; None: the member is not in the group."""
         if not self.is_joined and self.state is not MemberState.JOINING:
             return None
         self.state = MemberState.STALE

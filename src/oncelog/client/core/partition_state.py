@@ -33,7 +33,7 @@ class Stage(Enum):
 
 class Lookup(NamedTuple):
     """A question to a partition's leader (ListOffsets): which offset has this time? `timestamp_ms` may be EARLIEST or
-    LATEST."""
+    LATEST. The answer counts only while `version` is the position's."""
 
     partition: Partition
     timestamp_ms: int
@@ -42,7 +42,8 @@ class Lookup(NamedTuple):
 
 
 class Validation(NamedTuple):
-    """A question to a partition's leader (OffsetForLeaderEpoch): where does the log of the position's epoch end?"""
+    """A question to a partition's leader (OffsetForLeaderEpoch): where does the log of the position's epoch end? The
+    answer counts only while `version` is the position's."""
 
     partition: Partition
     offset_epoch: int

@@ -15,7 +15,8 @@ _LETTERS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 def parse_properties(text: str, where: str) -> dict[str, str]:
     """Return the names and values of a properties file; a name that stands twice has its last value, as in Java.
 
-    Raises OncelogError that says the line's number, and not its text: that may be a secret.
+    Raises OncelogError that names the file, as `where`, and the line's number. It does not repeat the line: that may be
+    a secret.
     """
     found: dict[str, str] = {}
     held, held_from = "", 0

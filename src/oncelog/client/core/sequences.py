@@ -50,7 +50,7 @@ class _Line:
     given_up: Order | None = None
     """The newest batch that was given up; a hole may be there."""
     has_hole: bool = False
-    """True if a leader refused a batch that follows a hole, or lost state."""
+    """True if a leader refused a batch because an earlier one is missing, or because it lost the producer's state."""
 
     def add(self, batch: ProducerBatch) -> None:
         """Store a batch that has just got its sequence, as not done."""

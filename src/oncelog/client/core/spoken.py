@@ -76,8 +76,8 @@ BY_NAME_MAX: Final[Mapping[int, int]] = {versions.PRODUCE: 12, versions.FETCH: 1
 def chosen_version(
     api_key: int, served: Mapping[int, tuple[int, int]], where: object, at_most: int | None = None
 ) -> int:
-    """Return the newest version of the API that broker and client know. Raises UnsupportedError that names what the
-    broker serves."""
+    """Return the newest version of the API that broker and client know, at most `at_most`. Raises UnsupportedError that
+    says what the broker at `where` serves."""
     low, high = SPOKEN[api_key]
     if at_most is not None:
         high = min(high, at_most)

@@ -48,7 +48,7 @@ _FENCED_TEXT: Final = (
 
 def refusal(settings: ProducerSettings, what: str, answer: Answer) -> ClientError:
     """Return the exception for a program whose call a coordinator refused. Its class says what can be done: retry,
-    abort, or close."""
+    abort, or close. Its text begins with `what`, the name of the call."""
     code = answer.error
     said = f"{what} was refused with {code.name}{': ' + answer.message if answer.message else ''}"
     if code in _FENCED:

@@ -97,7 +97,7 @@ class Transactions:
         self._attempts = 0
         self._retry_at_ms = 0.0
         self.refusal: ErrorCode | None = None
-        """The coordinator's error because of which the call is repeated."""
+        """The coordinator's error because of which the call is repeated; None: there was no such error."""
         self._is_end_open = False
         """True if a try of EndTxn was not answered: it may have decided the transaction."""
         self.prepared: PreparedTransaction | None = None

@@ -43,13 +43,15 @@ def message_of(answer: Coded) -> str:
 
 
 def outcome(answer: Coded, what: str, value: ResultT) -> ResultT | ClientError:
-    """Return `value` if the answer has no error; otherwise its error as an exception, which is not raised."""
+    """Return `value` if the answer has no error; otherwise its error as an exception, which is not raised. `what`
+    begins the error's text: it names the item or the call."""
     code = code_of(answer)
     return value if code is ErrorCode.NONE else item_error(code, what, message_of(answer))
 
 
 def raise_error(answer: Coded, what: str) -> None:
-    """Raise the answer's error as an exception, if it has one."""
+    """Raise the answer's error as an exception, if it has one. `what` begins the error's text: it names the item or the
+    call."""
     code = code_of(answer)
     if code is not ErrorCode.NONE:
         raise item_error(code, what, message_of(answer))
@@ -69,7 +71,7 @@ class AdminCalls:
 
     async def retrying(self, attempt: Callable[[], Awaitable[ResultT]], what: str) -> ResultT:
         """Repeat a call while it fails with a passing error, until the time is over. Raises TimedOutError, and other
-        errors as exceptions of the client."""
+        errors as exceptions of the client. `what` names the call in them."""
         try:
             return await self.brokers.retrying(attempt, self.timeout_ms, what)
         except KafkaError as error:
@@ -83,7 +85,7 @@ class AdminCalls:
         codes: Codes[ResponseT],
     ) -> ResponseT:
         """Send a request to any broker, and return the answer. `codes` returns the error codes in it; for one that may
-        pass the request is repeated."""
+        pass the request is repeated. `what` names the call in errors."""
 
         async def attempt() -> ResponseT:
             response = await self.brokers.call_any(api_key, build)
@@ -117,7 +119,7 @@ class AdminCalls:
         codes: Codes[ResponseT],
     ) -> list[ResponseT]:
         """Send a request to each broker, and return all answers. If one broker does not answer the call fails, because
-        a partial list would look complete."""
+        a partial list would look complete. `what` names the call in errors."""
         view = await self.retrying(lambda: self.brokers.refresh(()), what)
 
         async def one(node_id: int) -> ResponseT:
@@ -158,10 +160,10 @@ class AdminCalls:
         ],
         what: str,
     ) -> dict[Partition, ResultT | ClientError]:
-        """Call `ask` for each leader with its partitions, and return the result of each partition.
+        """Call `ask` for each leader (node id) with its partitions, and return the result of each partition.
 
         If `ask` raises KafkaError, the partitions without a result are asked for again. A partition's result may be an
-        error: what `ask` returned, or that the partition does not exist.
+        error: what `ask` returned, or that the partition does not exist. `what` names the call in errors.
         """
         found: dict[Partition, ResultT | ClientError] = {}
 

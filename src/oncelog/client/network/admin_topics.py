@@ -38,7 +38,7 @@ ResponseT = TypeVar("ResponseT")
 _SET, _DELETE = 0, 1
 """Operations of IncrementalAlterConfigs."""
 _HERE: Final = frozenset({ConfigResource.BROKER, ConfigResource.BROKER_LOGGER})
-"""The resources whose configs each broker keeps for itself."""
+"""The resources whose configs each broker keeps for itself: a request about one broker goes to that broker."""
 
 
 async def create_topics(

@@ -92,8 +92,9 @@ class Brokers:
         *,
         makes_topics: bool = False,
     ) -> None:
-        """Make the view without connecting. `makes_topics`: missing topics may be created by a Metadata request, as far
-        as the broker allows it. A topic that existed once is not created again: it was deleted."""
+        """Make the view without connecting. `on_change` is called after each change of connections or metadata.
+        `makes_topics`: a Metadata request may create missing topics, if the broker allows it, but none that existed
+        once: it was deleted."""
         self.settings = settings
         self.view = ClusterView()
         self.features = Features(-1, {})
@@ -106,7 +107,7 @@ class Brokers:
         self._backoffs: dict[Address, Backoff] = {}
         self._resting: dict[Address, float] = {}
         self._muted: dict[Address, float] = {}
-        """Brokers that could not be reached or asked for silence, with the time until which they are left alone."""
+        """Brokers that asked for silence (KIP-219), with the time until which nothing is sent to them."""
         self._coordinators: dict[tuple[int, str], int] = {}
         self._makes_topics = makes_topics
         self._found_once: set[str] = set()
@@ -290,10 +291,10 @@ class Brokers:
         timeout_ms: int | None = None,
         at_most: int | None = None,
     ) -> ResponseT:
-        """Send a request on this connection, in the newest version that both sides know, `at_most` if given. Return the
+        """Send a request on this connection, in the newest version that both sides know, at most `at_most`. Return the
         answer.
 
-        Raises DisconnectedError, TimedOutError, UnsupportedError.
+        Raises DisconnectedError, TimedOutError, UnsupportedError. `timeout_ms` None: the time-out of the settings.
         """
         schema = connection.schema(api_key, at_most)
         timeout_s = (timeout_ms or self.settings.request_timeout_ms) / 1000
@@ -320,8 +321,8 @@ class Brokers:
         timeout_ms: int | None = None,
         at_most: int | None = None,
     ) -> ResponseT:
-        """Call a node by its id.
-        Raises KafkaError(COORDINATOR_NOT_AVAILABLE) for a node that is not in the metadata."""
+        """Send a request to a node by its id, as `call` does, and return the answer. Raises
+        KafkaError(COORDINATOR_NOT_AVAILABLE) for a node that is not in the metadata."""
         node = self.view.nodes.get(node_id)
         if node is None:
             self.update_soon()
@@ -340,8 +341,8 @@ class Brokers:
         timeout_ms: int | None = None,
         at_most: int | None = None,
     ) -> ResponseT:
-        """Call the coordinator of this group or transactional id. After a failure the coordinator is looked up again
-        for the next call."""
+        """Send a request to the coordinator of this group or transactional id, as `call` does. `kind` is GROUP or
+        TRANSACTION. After a failure the coordinator is looked up again for the next call."""
         node_id = await self.coordinator_of(kind, key)
         try:
             return await self.call_node(node_id, api_key, build, timeout_ms, at_most)
@@ -350,7 +351,8 @@ class Brokers:
             raise
 
     async def coordinator_of(self, kind: int, key: str) -> int:
-        """Return the coordinator's node id. Raises KafkaError with the error of FindCoordinator."""
+        """Return the node id of the coordinator of the group or transactional id `key`. Raises KafkaError with the
+        error of FindCoordinator."""
         known = self._coordinators.get((kind, key))
         if known is not None:
             return known
@@ -381,6 +383,7 @@ class Brokers:
         self, attempt: Callable[[], Awaitable[ResultT]], timeout_ms: int, what: str
     ) -> ResultT:
         """Repeat a call while it raises a retriable error and time is left; then TimedOutError tells the last error.
+        `what` names the call in its text.
 
         The call must do no harm when it is done twice.
         """

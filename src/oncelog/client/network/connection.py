@@ -197,7 +197,8 @@ class Connection(asyncio.Protocol):
         api_key: kafka.ApiKey[RequestTypesT, RequestT, ResponseTypesT, ResponseT],
         at_most: int | None = None,
     ) -> Schema[RequestTypesT, RequestT, ResponseTypesT, ResponseT]:
-        """Return the encoder and decoder for the newest version that both sides know. Raises UnsupportedError."""
+        """Return the encoder and decoder for the newest version that both sides know, at most `at_most`. Raises
+        UnsupportedError."""
         return schema_of(api_key, chosen_version(api_key, self.served, self.address, at_most))
 
     def send(
@@ -348,8 +349,8 @@ class _ExchangeOver(Exception):
 
 
 def _next_step(exchange: Exchange, answer: object) -> tuple[Schema, object]:
-    """Return the next request of a login. Raises _ExchangeOver at its end: StopIteration cannot leave a thread's
-    future."""
+    """Return the next request of a login with its schema (decoder and encoder), after this answer to the last one.
+    Raises _ExchangeOver at its end: StopIteration cannot leave a thread's future."""
     try:
         schema, request = exchange.send(answer)
     except StopIteration as ended:

@@ -151,7 +151,8 @@ def _name(
 def fetch_leaders(
     response: kafka.FetchResponse, told: Mapping[Partition, _Fetched]
 ) -> list[tuple[Partition, Leader, Node | None]]:
-    """Return the newer leaders that a Fetch answer names (KIP-951)."""
+    """Return the newer leaders that a Fetch answer names (KIP-951), each with its node. None: the answer does not have
+    the node's address."""
     nodes = {
         one.node_id: Node(one.node_id, Address(one.host, one.port), one.rack)
         for one in (response.node_endpoints if hasattr(response, "node_endpoints") else ())

@@ -102,7 +102,8 @@ def _name(
 def new_leaders(
     response: kafka.ProduceResponse, batches: Iterable[ProducerBatch]
 ) -> list[tuple[Partition, Leader, Node | None]]:
-    """Return the newer leaders that a Produce answer names (KIP-951)."""
+    """Return the newer leaders that a Produce answer names (KIP-951), each with its node. None: the answer does not
+    have the node's address."""
     names = _names(batches)
     told: list[tuple[Partition, Leader, Node | None]] = []
     nodes = {
