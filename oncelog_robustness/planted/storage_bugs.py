@@ -324,8 +324,8 @@ STORAGE_BUGS: Final = (
         edits=(
             Edit(
                 module="oncelog_storage.core.cleaning",
-                old="    elif not transactions.is_aborted_data(fields) and fields[12]:\n",
-                new="    elif fields[12]:\n",
+                old="    elif not transactions.is_aborted_data(fields) and fields[RECORD_COUNT]:\n",
+                new="    elif fields[RECORD_COUNT]:\n",
             ),
         ),
         caught_by=("lost-write",),
@@ -446,13 +446,13 @@ STORAGE_BUGS: Final = (
             ),
             Edit(
                 module="oncelog_storage.core.cleaning",
-                old="""        if fields[12] == 0:
+                old="""        if fields[RECORD_COUNT] == 0:
             return None
-        if not fields[5] & DELETE_HORIZON:
+        if not fields[ATTRIBUTES] & DELETE_HORIZON:
 """,
-                new="""        if fields[12]:
+                new="""        if fields[RECORD_COUNT]:
             return None
-        if not fields[5] & DELETE_HORIZON:
+        if not fields[ATTRIBUTES] & DELETE_HORIZON:
 """,
             ),
         ),
@@ -467,8 +467,8 @@ STORAGE_BUGS: Final = (
         edits=(
             Edit(
                 module="oncelog_storage.core.scrubbing",
-                old="        if reason:\n            needed",
-                new="        if reason in CUT:\n            needed",
+                old="        if reason:\n            batch_bytes",
+                new="        if reason in CUT:\n            batch_bytes",
             ),
         ),
         caught_by=("corrupt-minority",),
