@@ -40,13 +40,13 @@ from oncelog_storage.core.recovery import (
 )
 from oncelog_storage.core.replay import BASE_OFFSET, LAST_OFFSET_DELTA
 from oncelog_storage.core.segment_checks import (
-    CHECKS_FILE,
     Fault,
     FoundSegment,
     LogChecks,
     faults_of,
 )
 from oncelog_storage.core.segment_files import (
+    CHECKS_FILE,
     GAPS_FILE,
     LEADER_EPOCH_CHECKPOINT,
     SNAPSHOT_SUFFIX,

@@ -10,7 +10,8 @@
 
 Steps 1 to 3 are a worker thread's; 4 and 5 are one step of the event loop, which from then on reads the new segment.
 All three indexes are always written, an empty one too: while a `.log.swap` is there, an index of that name without
-`.swap` is the old one if the other is there too. Else it is the new one.
+`.swap` is the old one if the other is there too. Else it is the new one. `segment_files.DERIVED_FILES` says why no
+other file of the partition changes.
 """
 
 import os

@@ -19,7 +19,6 @@ from oncelog_storage.core.aborted_index import NOT_KNOWN, AbortedCheck
 from oncelog_storage.core.replay import BASE_OFFSET
 from oncelog_storage.core.segment_files import LOG_SUFFIX, file_stem
 
-CHECKS_FILE: Final = "segments-checkpoint"
 NO_POWER_LOST: Final = 2**63 - 1
 """The offset from which a power cut may have taken bytes, when there was no power cut."""
 _VERSION: Final = "1"
