@@ -290,8 +290,8 @@ STORAGE_BUGS: Final = (
         edits=(
             Edit(
                 module="oncelog_storage.core.fetching",
-                old="            aborted = yield FindAborted(leader, offset, next_offset)\n",
-                new="            aborted = yield FindAborted(leader, offset, offset + 1)\n",
+                old="            aborted = yield FindAborted(led, offset, next_offset)\n",
+                new="            aborted = yield FindAborted(led, offset, offset + 1)\n",
             ),
         ),
         caught_by=("aborted-read",),
@@ -305,8 +305,8 @@ STORAGE_BUGS: Final = (
         edits=(
             Edit(
                 module="oncelog_storage.core.fetching",
-                old="            upper = last_stable_offset if self._is_committed_only else leader.high_watermark\n",
-                new="            upper = leader.high_watermark\n",
+                old="            upper = last_stable_offset if self._is_committed_only else led.high_watermark\n",
+                new="            upper = led.high_watermark\n",
             ),
         ),
         caught_by=(
@@ -419,13 +419,13 @@ STORAGE_BUGS: Final = (
         edits=(
             Edit(
                 module="oncelog_storage.cleaner",
-                old="self._look(leader, leader.last_stable_offset))\n",
-                new="self._look(leader, leader.high_watermark))\n",
+                old="self._look(hosted, hosted.last_stable_offset))\n",
+                new="self._look(hosted, hosted.high_watermark))\n",
             ),
             Edit(
                 module="oncelog_storage.cleaner",
-                old="self._look(leader, min(leader.last_stable_offset, leader.log.recovery_point))\n",
-                new="self._look(leader, min(leader.high_watermark, leader.log.recovery_point))\n",
+                old="self._look(hosted, min(hosted.last_stable_offset, hosted.log.recovery_point))\n",
+                new="self._look(hosted, min(hosted.high_watermark, hosted.log.recovery_point))\n",
             ),
         ),
         caught_by=("lost-write", "aborted-read"),

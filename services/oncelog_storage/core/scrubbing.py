@@ -31,7 +31,7 @@ SegmentT = TypeVar("SegmentT", bound=SegmentState)
 class Place(NamedTuple, Generic[HostedT, SegmentT]):
     """The place in a sealed segment up to which it was checked for damage, and where the check goes on."""
 
-    leader: HostedT
+    hosted: HostedT
     segment: SegmentT
     truncation_count: int
     size_bytes: int
@@ -43,7 +43,7 @@ class Place(NamedTuple, Generic[HostedT, SegmentT]):
     @property
     def is_current(self) -> bool:
         """True if the segment is still the one where reading began. Compaction and truncation replace it."""
-        log = self.leader.log
+        log = self.hosted.log
         return (
             log.truncation_count == self.truncation_count
             and self.segment in log.segments[:-1]
@@ -59,21 +59,21 @@ class Place(NamedTuple, Generic[HostedT, SegmentT]):
 
 
 def places(
-    hosted: Iterable[tuple[HostedT, Sequence[SegmentT]]],
+    all_hosted: Iterable[tuple[HostedT, Sequence[SegmentT]]],
 ) -> list[Place[HostedT, SegmentT]]:
     """Return a place at the beginning of each sealed segment to check, of partitions that other nodes have too."""
     return [
         Place(
-            leader,
+            hosted,
             segment,
-            leader.log.truncation_count,
+            hosted.log.truncation_count,
             segment.size_bytes,
             0,
             segment.base_offset,
-            LeaderEpochs(leader.log.leader_epochs.entries()),
+            LeaderEpochs(hosted.log.leader_epochs.entries()),
         )
-        for leader, segments in hosted
-        if leader.leadership.replica_count > 1 and leader.offline is None
+        for hosted, segments in all_hosted
+        if hosted.leadership.replica_count > 1 and hosted.offline is None
         for segment in segments[:-1]
     ]
 
