@@ -290,8 +290,8 @@ STORAGE_BUGS: Final = (
         edits=(
             Edit(
                 module="oncelog_storage.core.fetching",
-                old="            aborted = yield FindAborted(leader, offset, next_offset)\n",
-                new="            aborted = yield FindAborted(leader, offset, offset + 1)\n",
+                old="            aborted = yield FindAborted(led, offset, next_offset)\n",
+                new="            aborted = yield FindAborted(led, offset, offset + 1)\n",
             ),
         ),
         caught_by=("aborted-read",),
@@ -305,8 +305,8 @@ STORAGE_BUGS: Final = (
         edits=(
             Edit(
                 module="oncelog_storage.core.fetching",
-                old="            upper = last_stable_offset if self._is_committed_only else leader.high_watermark\n",
-                new="            upper = leader.high_watermark\n",
+                old="            upper = last_stable_offset if self._is_committed_only else led.high_watermark\n",
+                new="            upper = led.high_watermark\n",
             ),
         ),
         caught_by=(
@@ -324,8 +324,8 @@ STORAGE_BUGS: Final = (
         edits=(
             Edit(
                 module="oncelog_storage.core.cleaning",
-                old="    elif not transactions.is_aborted_data(fields) and fields[12]:\n",
-                new="    elif fields[12]:\n",
+                old="    elif not transactions.is_aborted_data(fields) and fields[RECORD_COUNT]:\n",
+                new="    elif fields[RECORD_COUNT]:\n",
             ),
         ),
         caught_by=("lost-write",),
@@ -419,13 +419,13 @@ STORAGE_BUGS: Final = (
         edits=(
             Edit(
                 module="oncelog_storage.cleaner",
-                old="self._look(leader, leader.last_stable_offset))\n",
-                new="self._look(leader, leader.high_watermark))\n",
+                old="self._look(hosted, hosted.last_stable_offset))\n",
+                new="self._look(hosted, hosted.high_watermark))\n",
             ),
             Edit(
                 module="oncelog_storage.cleaner",
-                old="self._look(leader, min(leader.last_stable_offset, leader.log.recovery_point))\n",
-                new="self._look(leader, min(leader.high_watermark, leader.log.recovery_point))\n",
+                old="self._look(hosted, min(hosted.last_stable_offset, hosted.log.recovery_point))\n",
+                new="self._look(hosted, min(hosted.high_watermark, hosted.log.recovery_point))\n",
             ),
         ),
         caught_by=("lost-write", "aborted-read"),
@@ -446,13 +446,13 @@ STORAGE_BUGS: Final = (
             ),
             Edit(
                 module="oncelog_storage.core.cleaning",
-                old="""        if fields[12] == 0:
+                old="""        if fields[RECORD_COUNT] == 0:
             return None
-        if not fields[5] & DELETE_HORIZON:
+        if not fields[ATTRIBUTES] & DELETE_HORIZON:
 """,
-                new="""        if fields[12]:
+                new="""        if fields[RECORD_COUNT]:
             return None
-        if not fields[5] & DELETE_HORIZON:
+        if not fields[ATTRIBUTES] & DELETE_HORIZON:
 """,
             ),
         ),
@@ -467,8 +467,8 @@ STORAGE_BUGS: Final = (
         edits=(
             Edit(
                 module="oncelog_storage.core.scrubbing",
-                old="        if reason:\n            needed",
-                new="        if reason in CUT:\n            needed",
+                old="        if reason:\n            batch_bytes",
+                new="        if reason in CUT:\n            batch_bytes",
             ),
         ),
         caught_by=("corrupt-minority",),

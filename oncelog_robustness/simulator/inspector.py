@@ -63,7 +63,7 @@ class InvariantBroken(AssertionError):
 class _Replica:
     """One replica in one process as the inspector last saw it."""
 
-    leader: HostedPartition
+    hosted: HostedPartition
     facts: tuple[object, ...]
     """The facts about the replica that may change, such as its role, epoch and offsets. The next look compares them."""
     emptied_before: int
@@ -104,7 +104,7 @@ class Inspector:
         for name in ("_grown", "local_end_moved", "truncated", "high_watermark_moved"):
             self._replace(HostedPartition, name, self._after_change)
         self._replace(HostedPartition, "follow_high_watermark", self._after_change)
-        self._replace(ReplicaManager, "_lead", self._after_lead)
+        self._replace(ReplicaManager, "_set_leadership", self._after_leadership)
         self._replace(ShardTerms, "_load", self._around_load)
         self._replace(ControllerServicer, "AllocateProducerIds", self._around_allocation)
         self._replace(SqlJournal, "append", self._around_append)
@@ -130,7 +130,7 @@ class Inspector:
         original(hosted, *args, **named)
         self._touch(hosted)
 
-    def _after_lead(
+    def _after_leadership(
         self,
         original: Callable[..., Any],
         replica_manager: ReplicaManager,
@@ -206,18 +206,18 @@ class Inspector:
 
     # ---------------------------------------------------------------------------------------------- replicas
 
-    def _touch(self, leader: HostedPartition) -> None:
+    def _touch(self, hosted: HostedPartition) -> None:
         process = owner()
         if process is None:
             return
         if not self._touched:
             self._world.loop.call_soon(self._look_at_touched, context=self._world.own_context)
-        self._touched[leader] = process
+        self._touched[hosted] = process
 
     def _look_at_touched(self) -> None:
         touched, self._touched = self._touched, {}
-        for leader, process in touched.items():
-            self._look(process, leader)
+        for hosted, process in touched.items():
+            self._look(process, hosted)
 
     def _sweep_on(self) -> None:
         self._sweep()
@@ -225,29 +225,29 @@ class Inspector:
 
     def _sweep(self) -> None:
         for process, role in self._cluster.running("storage"):
-            for leader in role.replicas():
-                self._look(process, leader)
+            for hosted in role.replicas():
+                self._look(process, hosted)
 
-    def _look(self, process: SimProcess, leader: HostedPartition) -> None:
+    def _look(self, process: SimProcess, hosted: HostedPartition) -> None:
         # A process that was killed in the middle of a step is no state that anybody will ever see.
-        if process.state is ProcessState.DEAD or leader.offline is not None:
+        if process.state is ProcessState.DEAD or hosted.offline is not None:
             return
-        log, leadership = leader.log, leader.leadership
+        log, leadership = hosted.log, hosted.leadership
         if leadership.leader_epoch < 0:
             return
         facts = (
             leadership.is_here,
             leadership.leader_epoch,
             log.log_start_offset,
-            leader.high_watermark,
-            leader.last_stable_offset if leadership.is_here else None,
+            hosted.high_watermark,
+            hosted.last_stable_offset if leadership.is_here else None,
             log.log_end_offset,
             log.start_over_count,
         )
         key = (process.name, process.incarnation, *log.partition)
         known = self._replicas.get(key)
         emptied_before = 0
-        if known is not None and known.leader is leader:
+        if known is not None and known.hosted is hosted:
             if known.facts == facts:
                 return
             emptied_before = known.emptied_before
@@ -268,8 +268,8 @@ class Inspector:
             topic_id=_text_of(log.topic_id),
             start_over_count=emptied_before + log.start_over_count,
         )
-        self._promise(process, leader, known, state)
-        self._keep(key, known, _Replica(leader, facts, emptied_before, state))
+        self._promise(process, hosted, known, state)
+        self._keep(key, known, _Replica(hosted, facts, emptied_before, state))
         self._judge(self._replicas[key], known)
 
     def _keep(
@@ -312,26 +312,26 @@ class Inspector:
     def _promise(
         self,
         process: SimProcess,
-        leader: HostedPartition,
+        hosted: HostedPartition,
         known: _Replica | None,
         state: ReplicaState,
     ) -> None:
-        if not leader._flushes_always:
+        if not hosted._flushes_always:
             return
         is_anew = known is None or known.state.start_over_count != state.start_over_count
         if is_anew:
             self._synced.pop((state.node_id, state.topic, state.partition), None)
-        self._promised(state.node_id, state, min(leader.local_end, leader.high_watermark))
+        self._promised(state.node_id, state, min(hosted.local_end, hosted.high_watermark))
         partition = (state.topic_id, state.partition)
         newest = max(self._newest_epochs.get(partition, 0), state.leader_epoch)
         self._newest_epochs[partition] = newest
-        if leader.replicas is None or state.leader_epoch < newest:
+        if hosted.replicas is None or state.leader_epoch < newest:
             # A leader that was replaced without knowing it does not know which replicas were moved since.
             return
         # What the leader calls committed is on every in-sync replica, and each syncs before it tells its position.
-        for node_id in leader.replicas.isr:
+        for node_id in hosted.replicas.isr:
             if node_id != state.node_id:
-                self._promised(node_id, state, leader.high_watermark)
+                self._promised(node_id, state, hosted.high_watermark)
 
     def _promised(self, node_id: int, state: ReplicaState, end_offset: int) -> None:
         key = (node_id, state.topic, state.partition)
@@ -386,10 +386,10 @@ class Inspector:
         for process, role in storage:
             data_dir = role.log_directory.path
             live = {
-                leader.partition: _live(leader, role.log_directory) for leader in role.replicas()
+                hosted.partition: _live(hosted, role.log_directory) for hosted in role.replicas()
             }
             topic_ids = {
-                tuple(leader.partition): _text_of(leader.log.topic_id) for leader in role.replicas()
+                tuple(hosted.partition): _text_of(hosted.log.topic_id) for hosted in role.replicas()
             }
             for found in read_logs(data_dir, self._node_id(process), self._now_ms(), live):
                 partition = Partition(found.topic, found.partition)
@@ -437,9 +437,9 @@ def _is_more_stable(before: ReplicaState, state: ReplicaState) -> bool:
     return (state.last_stable_offset or 0) > (before.last_stable_offset or 0)
 
 
-def _live(leader: HostedPartition, directory: LogDirectory) -> LiveReplica:
-    is_cleaned = leader.partition in directory.cleaner_offsets
-    return LiveReplica(leader.log.log_start_offset, leader.high_watermark, is_cleaned)
+def _live(hosted: HostedPartition, directory: LogDirectory) -> LiveReplica:
+    is_cleaned = hosted.partition in directory.cleaner_offsets
+    return LiveReplica(hosted.log.log_start_offset, hosted.high_watermark, is_cleaned)
 
 
 @lru_cache(maxsize=1024)

@@ -70,36 +70,36 @@ def _unsettled_shard(cluster: Inspected, image: MetadataImage) -> str | None:
 
 
 def _unsettled_partition(image: MetadataImage, nodes: dict[int, StorageRole]) -> str | None:
-    held = {
-        (node_id, *leader.partition): leader
+    all_hosted = {
+        (node_id, *hosted.partition): hosted
         for node_id, role in nodes.items()
-        for leader in role.replicas()
+        for hosted in role.replicas()
     }
     for topic in image.topics.values():
         for number, found in enumerate(topic.partitions):
             name = f"{topic.name}-{number}"
             if found.leader < 0 or set(found.isr) != set(found.replicas):
                 return f"{name} has leader {found.leader} and in-sync replicas {sorted(found.isr)}"
-            leading = held.get((found.leader, topic.name, number))
+            leading = all_hosted.get((found.leader, topic.name, number))
             for node_id in found.replicas:
-                sentence = _behind(leading, held.get((node_id, topic.name, number)))
+                sentence = _behind(leading, all_hosted.get((node_id, topic.name, number)))
                 if sentence:
                     return f"{name} on node {node_id} {sentence}"
     return None
 
 
-def _behind(leading: HostedPartition | None, held: HostedPartition | None) -> str | None:
+def _behind(leading: HostedPartition | None, hosted: HostedPartition | None) -> str | None:
     if leading is None:
-        return None if held is None or held.log.log_end_offset == 0 else "has no leader"
+        return None if hosted is None or hosted.log.log_end_offset == 0 else "has no leader"
     end_offset = leading.log.log_end_offset
     if not leading.leadership.is_here:
         return "does not know yet who leads"
     if leading.last_stable_offset != end_offset:
         return f"has LSO {leading.last_stable_offset} of {end_offset}"
-    if held is None:
+    if hosted is None:
         return None if end_offset == 0 else "is not there yet"
-    if held.offline is not None:
+    if hosted.offline is not None:
         return "is damaged"
-    if (held.log.log_end_offset, held.high_watermark) != (end_offset, end_offset):
-        return f"has {held.high_watermark} of {end_offset}"
+    if (hosted.log.log_end_offset, hosted.high_watermark) != (end_offset, end_offset):
+        return f"has {hosted.high_watermark} of {end_offset}"
     return None

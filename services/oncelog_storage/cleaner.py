@@ -124,75 +124,75 @@ class Cleaner:
 
         False: it could not be cleaned now, and the cleaner stops until its next round.
         """
-        leader = chosen.leader
-        count = leader.log.truncation_count
+        hosted = chosen.hosted
+        count = hosted.log.truncation_count
         try:
             await self._clean(chosen)
         except (CleaningStopped, FileNotFoundError) as reason:
-            _log.info("cleaning of %s ended early: %s", leader.partition, reason)
+            _log.info("cleaning of %s ended early: %s", hosted.partition, reason)
             return False
         except (CorruptSource, StorageFailed) as error:
-            if leader.log.truncation_count != count:
+            if hosted.log.truncation_count != count:
                 # The log was truncated where the pass was reading.
                 return False
-            self._give_up(leader, error)
+            self._give_up(hosted, error)
         except OSError as error:
-            _log.warning("cannot clean %s: %s; it is tried again", leader.partition, error)
+            _log.warning("cannot clean %s: %s; it is tried again", hosted.partition, error)
             return False
         except Exception as error:
             # A defect that one log brings to light must not end the cleaning of all others.
-            _log.exception("cleaning of %s broke", leader.partition)
-            self._give_up(leader, error)
+            _log.exception("cleaning of %s broke", hosted.partition)
+            self._give_up(hosted, error)
         return True
 
-    def _give_up(self, leader: HostedPartition, error: Exception) -> None:
-        self._choices.give_up(leader)
-        _log.error("%s is not cleaned any more: %s", leader.partition, error)
+    def _give_up(self, hosted: HostedPartition, error: Exception) -> None:
+        self._choices.give_up(hosted)
+        _log.error("%s is not cleaned any more: %s", hosted.partition, error)
 
     # Choosing.
 
     async def _choose(self) -> _Chosen | None:
         looked: list[_Chosen] = []
-        for leader in self._replica_manager:
-            if self._choices.may_clean(leader):
+        for hosted in self._replica_manager:
+            if self._choices.may_clean(hosted):
                 try:
                     if must_roll_to_clean(
-                        leader, self._clock.now(), self._settings.shard_roll_bytes
+                        hosted, self._clock.now(), self._settings.shard_roll_bytes
                     ):
-                        leader.log.roll(self._clock.now())
-                    looked.append(self._look(leader, leader.last_stable_offset))
+                        hosted.log.roll(self._clock.now())
+                    looked.append(self._look(hosted, hosted.last_stable_offset))
                 except (StorageFailed, OSError) as error:
-                    self._give_up(leader, error)
+                    self._give_up(hosted, error)
         self.metrics.cleanable_bytes = sum(chosen.range.dirty_bytes for chosen in looked)
         self.metrics.uncleanable_partitions = len(self._choices)
         for chosen in self._choices.in_order(looked):
-            leader = chosen.leader
-            if leader.log.recovery_point < chosen.range.end_offset:
-                await self._checkpoint([leader])
-            safe = self._look(leader, min(leader.last_stable_offset, leader.log.recovery_point))
+            hosted = chosen.hosted
+            if hosted.log.recovery_point < chosen.range.end_offset:
+                await self._checkpoint([hosted])
+            safe = self._look(hosted, min(hosted.last_stable_offset, hosted.log.recovery_point))
             if (
                 safe.range.is_wanted
-                and self._replica_manager.holds(leader)
-                and leader.offline is None
+                and self._replica_manager.still_hosts(hosted)
+                and hosted.offline is None
             ):
                 return safe
         return None
 
-    def _look(self, leader: HostedPartition, limit: int) -> _Chosen:
-        has_lag = CompactionRules.of(leader.config).has_lag
-        segments = leader.log.segments
+    def _look(self, hosted: HostedPartition, limit: int) -> _Chosen:
+        has_lag = CompactionRules.of(hosted.config).has_lag
+        segments = hosted.log.segments
         sealed = [
             _facts(segment, following, has_lag=has_lag)
             for segment, following in itertools.pairwise(segments)
         ]
         cleaned = self._log_directory.cleaner_offsets
-        return self._choices.look(leader, sealed, cleaned, limit, self._clock.now())
+        return self._choices.look(hosted, sealed, cleaned, limit, self._clock.now())
 
     # Cleaning.
 
     async def _clean(self, chosen: _Chosen) -> None:
         began = time.perf_counter()
-        leader, log = chosen.leader, chosen.leader.log
+        hosted, log = chosen.hosted, chosen.hosted.log
         truncation_count = log.truncation_count
         count = chosen.segment_count
         segments, sealed = log.segments[:count], chosen.sealed[:count]
@@ -202,11 +202,11 @@ class Cleaner:
         for first, behind in groups(sealed, cleaned_to, log.config.segment_bytes):
             cleaned = await self._in_thread(functools.partial(work.rewrite, first, behind))
             if cleaned is not None:
-                await self._exchange(leader, segments[first:behind], cleaned)
+                await self._exchange(hosted, segments[first:behind], cleaned)
                 saved += cleaned.bytes_before - cleaned.segment.size_bytes
-        if log.truncation_count != truncation_count or leader.is_truncating:
+        if log.truncation_count != truncation_count or hosted.is_truncating:
             raise CleaningStopped("it was cut, or begins anew")
-        await self._keep_offset(leader, cleaned_to)
+        await self._keep_offset(hosted, cleaned_to)
         metrics = self.metrics
         metrics.passes += 1
         metrics.bytes_saved += saved
@@ -261,16 +261,16 @@ class Cleaner:
         return begin
 
     async def _exchange(
-        self, leader: HostedPartition, old: Sequence[Segment], cleaned: CleanedSegment
+        self, hosted: HostedPartition, old: Sequence[Segment], cleaned: CleanedSegment
     ) -> None:
         """Put one cleaned segment into the log in the place of `old`.
 
         Raises OSError, and CleaningStopped if the log's segments changed since they were read.
         """
-        log = leader.log
+        log = hosted.log
         replacement = segment_swap.Replacement(log.directory, cleaned.replaced)
         async with log.folder_lock:
-            if self._place_of(leader, old) is None:
+            if self._place_of(hosted, old) is None:
                 discard = functools.partial(
                     segment_swap.discard, log.directory, replacement.base_offset
                 )
@@ -279,7 +279,7 @@ class Cleaner:
             # The worker that removes deleted topics' folders does one thing at a time, so the folder is still ours.
             with log.exchanging(cleaned.replaced) as forget:
                 await self._in_worker(functools.partial(segment_swap.commit, replacement, forget))
-                place = self._place_of(leader, old)
+                place = self._place_of(hosted, old)
                 if place is None:
                     await self._in_worker(functools.partial(segment_swap.undo, replacement))
                     raise CleaningStopped("its segments changed meanwhile")
@@ -287,19 +287,21 @@ class Cleaner:
                 log.replace_segments(place, place + len(old), cleaned.segment)
             cleaned.segment.unload()
             log.note_checks()
-        self._remove_later(leader, deleted)
+        self._remove_later(hosted, deleted)
 
-    def _place_of(self, leader: HostedPartition, old: Sequence[Segment]) -> int | None:
+    def _place_of(self, hosted: HostedPartition, old: Sequence[Segment]) -> int | None:
         """Return the index of the first of `old` in the log, or None.
 
         None means that one of them is no longer there, that the newest segment is among them, or that the partition is
         no longer hosted.
         """
-        return place_of(leader.log.segments, old) if self._replica_manager.holds(leader) else None
+        if not self._replica_manager.still_hosts(hosted):
+            return None
+        return place_of(hosted.log.segments, old)
 
-    async def _keep_offset(self, leader: HostedPartition, cleaned_to: int) -> None:
-        if self._replica_manager.holds(leader):
-            self._log_directory.cleaner_offsets[leader.partition] = cleaned_to
+    async def _keep_offset(self, hosted: HostedPartition, cleaned_to: int) -> None:
+        if self._replica_manager.still_hosts(hosted):
+            self._log_directory.cleaner_offsets[hosted.partition] = cleaned_to
             await self._replica_manager.keep(self._log_directory.cleaner_offsets)
 
     async def _in_thread(self, work: Callable[[], ResultT]) -> ResultT:

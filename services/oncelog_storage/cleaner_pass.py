@@ -26,7 +26,7 @@ from oncelog_storage.core.cleaning_pass import (
     Work,
     Worked,
 )
-from oncelog_storage.core.replay import HeaderFields
+from oncelog_storage.core.replay import BASE_OFFSET, LAST_OFFSET_DELTA, HeaderFields
 from oncelog_storage.core.segment_checks import head_crc
 from oncelog_storage.core.segment_files import ABORTED_INDEX_SUFFIX, CLEANED_SUFFIX
 from oncelog_storage.core.walks import run_walk
@@ -203,7 +203,7 @@ class _Draft:
         self._segment.index_batch(
             self._written_bytes + self._pending_bytes,
             len(batch),
-            fields[0] + fields[6],
+            fields[BASE_OFFSET] + fields[LAST_OFFSET_DELTA],
             largest_timestamp(fields),
             self._interval_bytes,
         )

@@ -43,17 +43,17 @@ class StorageEvents:
         self._refused: dict[tuple[Partition, int, int], tuple[float, int]] = {}
 
     def appended(
-        self, transactional_id: str, leader: HostedPartition, header: BatchHeader, base_offset: int
+        self, transactional_id: str, led: HostedPartition, header: BatchHeader, base_offset: int
     ) -> None:
         """Publish a transactional batch that opens a transaction in its partition. Other batches are no events."""
-        entry = leader.log.producers.get(header.producer_id)
+        entry = led.log.producers.get(header.producer_id)
         if entry is None or entry.current_txn_first_offset != base_offset:
             return
         self._feed.publish(
             "opened",
             transactional_id=transactional_id,
-            topic=leader.partition.topic,
-            partition=leader.partition.partition,
+            topic=led.partition.topic,
+            partition=led.partition.partition,
             producer_id=header.producer_id,
             producer_epoch=header.producer_epoch,
             offset=base_offset,

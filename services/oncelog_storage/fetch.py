@@ -101,20 +101,20 @@ class FetchHandler:
         response_type: type[ResponseT],
     ) -> ResponseT:
         loop = asyncio.get_running_loop()
-        leaders = self._leaders(request)
+        watched = self._all_led(request)
         while True:
             waiter = _Waiter(reading.missing_bytes)
             self._waiters[waiter] = None
-            for leader in leaders:
-                leader.watch(waiter.notify)
+            for hosted in watched:
+                hosted.watch(waiter.notify)
             timer = loop.call_at(deadline, waiter.notify, 2**62)
             try:
                 await waiter.future
             finally:
                 timer.cancel()
                 self._waiters.pop(waiter, None)
-                for leader in leaders:
-                    leader.unwatch(waiter.notify)
+                for hosted in watched:
+                    hosted.unwatch(waiter.notify)
             try:
                 response, reading = self._read_all(request, response_type)
             except NotInMemory:
@@ -136,15 +136,15 @@ class FetchHandler:
         missing_bytes = 1
         while True:
             waiter = _Waiter(missing_bytes)
-            leaders: list[HostedPartition] = []
+            watched: list[HostedPartition] = []
             response, reading = response_type(), self._reading(request)
             try:
                 for start in range(0, len(request.partitions), _TURN_PARTITIONS):
                     turn = request.partitions[start : start + _TURN_PARTITIONS]
                     for part in turn:
                         with contextlib.suppress(KafkaError):  # Reading it says which.
-                            leaders.append(self._replica_manager.get(part.topic, part.partition))
-                            leaders[-1].watch(waiter.notify)
+                            watched.append(self._replica_manager.led(part.topic, part.partition))
+                            watched[-1].watch(waiter.notify)
                     for part in turn:
                         await self._reader.read(partial(self._read_one, part, reading, response))
                     await asyncio.sleep(0)
@@ -166,12 +166,13 @@ class FetchHandler:
                     timer.cancel()
             finally:
                 self._waiters.pop(waiter, None)
-                for leader in leaders:
-                    leader.unwatch(waiter.notify)
+                for hosted in watched:
+                    hosted.unwatch(waiter.notify)
 
-    def _leaders(self, request: pb.FetchRequest) -> Sequence[HostedPartition]:
+    def _all_led(self, request: pb.FetchRequest) -> Sequence[HostedPartition]:
+        """Return the partitions of a request, all of which this node leads. Raises KafkaError."""
         return [
-            self._replica_manager.get(part.topic, part.partition) for part in request.partitions
+            self._replica_manager.led(part.topic, part.partition) for part in request.partitions
         ]
 
     def _reading(self, request: pb.FetchRequest) -> _Reading:
@@ -225,8 +226,8 @@ class FetchHandler:
                     return log.read(offset, upper, bytes_max)
                 case FindAborted(offset=offset, upper=upper):
                     return log.aborted_transactions(offset, upper)
-                case AdmitLoader(leader, coordinator_epoch):
-                    self._replica_manager.admit_loader(leader, coordinator_epoch)
+                case AdmitLoader(led, coordinator_epoch):
+                    self._replica_manager.admit_loader(led, coordinator_epoch)
                     return None
         except StorageFailed as failure:
             raise need.hosted.take_offline(failure) from failure

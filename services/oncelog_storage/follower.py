@@ -42,7 +42,7 @@ class FollowerReplica(FollowedLog):
 
     @property
     def _is_current(self) -> bool:
-        return self.has_same_leader and self._replica_manager.holds(self._hosted)
+        return self.has_same_leader and self._replica_manager.still_hosts(self._hosted)
 
     def apply_fetched(self, part: pb.ReplicaFetchedPartition) -> Awaitable[None] | None:
         """Apply the leader's answer to the log: append, truncate, or start over. None: nothing is left to do.

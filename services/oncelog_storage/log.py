@@ -27,8 +27,8 @@ from oncelog_storage.core.leader_epochs import encode_leader_epochs
 from oncelog_storage.core.log_state import LogState, Room
 from oncelog_storage.core.partition_values import MarkerToWrite
 from oncelog_storage.core.read_places import ReadPlaces
-from oncelog_storage.core.segment_checks import CHECKS_FILE
 from oncelog_storage.core.segment_files import (
+    CHECKS_FILE,
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
     SUFFIXES,

@@ -38,14 +38,15 @@ from oncelog_storage.core.recovery import (
     starts_over,
     usable_snapshots,
 )
+from oncelog_storage.core.replay import BASE_OFFSET, LAST_OFFSET_DELTA
 from oncelog_storage.core.segment_checks import (
-    CHECKS_FILE,
     Fault,
     FoundSegment,
     LogChecks,
     faults_of,
 )
 from oncelog_storage.core.segment_files import (
+    CHECKS_FILE,
     GAPS_FILE,
     LEADER_EPOCH_CHECKPOINT,
     SNAPSHOT_SUFFIX,
@@ -191,7 +192,7 @@ def _failure(log: PartitionLog, fault: Fault) -> StorageFailed:
         offset = segment.base_offset
         try:
             for _, fields, _, _ in segment.scan(0, offset, -1):
-                offset = fields[0] + fields[6] + 1
+                offset = fields[BASE_OFFSET] + fields[LAST_OFFSET_DELTA] + 1
         except CorruptSegment as error:
             found = behind(segment, error.position, offset, log.segments[index + 1 :])
             return damaged(segment, error.position, offset, error.reason, found)

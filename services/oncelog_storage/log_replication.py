@@ -13,7 +13,6 @@ import os
 from collections.abc import Sequence
 
 from oncelog_storage import log_recovery
-from oncelog_storage.core.aborted_index import OLD_CHECKS_FILE
 from oncelog_storage.core.copied import (
     CopiedBatch,
     NoCopy,
@@ -24,14 +23,12 @@ from oncelog_storage.core.copied import (
     wrote_copied,
 )
 from oncelog_storage.core.leader_epochs import LeaderEpochs
-from oncelog_storage.core.segment_checks import CHECKS_FILE
 from oncelog_storage.core.segment_files import (
     GAPS_FILE,
-    INDEX_SUFFIXES,
-    LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
     file_stem,
+    is_derived,
 )
 from oncelog_storage.damage import remove_segment
 from oncelog_storage.files import StorageFailed, touch, way_out
@@ -39,10 +36,6 @@ from oncelog_storage.log import PartitionLog
 from oncelog_storage.log_recovery import snapshot_offsets
 
 _log = logging.getLogger(__name__)
-
-
-_DERIVED = (*INDEX_SUFFIXES, SNAPSHOT_SUFFIX)
-_DERIVED_FILES = (CHECKS_FILE, OLD_CHECKS_FILE, LEADER_EPOCH_CHECKPOINT, GAPS_FILE)
 
 
 class UnusableCopy(StorageFailed):
@@ -158,7 +151,7 @@ def start_over(log: PartitionLog, offset: int) -> None:
             # By name: a log that could not be opened knows none of its segments.
             # A segment without its indexes is a start's to finish; an index without its segment would tell of a loss.
             names = os.listdir(log.directory)
-            derived = [name for name in names if name.endswith(_DERIVED) or name in _DERIVED_FILES]
+            derived = [name for name in names if is_derived(name)]
             for name in (*derived, *(name for name in names if name.endswith(LOG_SUFFIX))):
                 os.unlink(log.directory / name)
         # A start looks for the log start of folders only. A replica that forgot it would begin at 0 again, and as a

@@ -87,8 +87,8 @@ class Maintenance:
         )
 
     def start(self) -> None:
-        for leader in to_checkpoint(self._replica_manager):
-            self._wants.checkpoint(leader)
+        for hosted in to_checkpoint(self._replica_manager):
+            self._wants.checkpoint(hosted)
         self._wants.retirement_wanted.set()
         for name, loop in (
             ("checkpoints", self._checkpoint_loop),
@@ -145,11 +145,11 @@ class Maintenance:
                     await self._wants.checkpoint_wanted.wait()
             except TimeoutError:
                 due = asyncio.get_running_loop().time() + interval_s
-                for leader in self._replica_manager:
-                    if leader.log.is_dirty:
-                        self._wants.to_checkpoint[leader] = None
+                for hosted in self._replica_manager:
+                    if hosted.log.is_dirty:
+                        self._wants.to_checkpoint[hosted] = None
             self._wants.checkpoint_wanted.clear()
-            wanted = [leader for leader in self._wants.to_checkpoint if leader.offline is None]
+            wanted = [hosted for hosted in self._wants.to_checkpoint if hosted.offline is None]
             self._wants.to_checkpoint.clear()
             await self._checkpoint(wanted)
 
@@ -157,9 +157,7 @@ class Maintenance:
         """Checkpoint now what has changed, without waiting for the next interval."""
         await self._checkpoint(to_checkpoint(self._replica_manager))
 
-    async def _checkpoint(
-        self, leaders: list[HostedPartition], timeout_s: float = math.inf
-    ) -> bool:
+    async def _checkpoint(self, wanted: list[HostedPartition], timeout_s: float = math.inf) -> bool:
         """Checkpoint these partitions, then move their recovery points in one write. Return True if all went well.
 
         Each error of the disk is logged in one line, and the next interval tries again.
@@ -168,24 +166,24 @@ class Maintenance:
         is_complete = True
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
-        for count_before, leader in enumerate(leaders):
+        for count_before, hosted in enumerate(wanted):
             if loop.time() >= deadline:
                 _log.warning(
                     "%d of %d partitions are not checkpointed after %.1f s; the next start reads them from where"
                     " they last were",
-                    len(leaders) - count_before,
-                    len(leaders),
+                    len(wanted) - count_before,
+                    len(wanted),
                     timeout_s,
                 )
                 is_complete = False
                 break
-            async with leader.log.folder_lock:
-                if leader.is_truncating or not leader.log.exists_on_disk:
+            async with hosted.log.folder_lock:
+                if hosted.is_truncating or not hosted.log.exists_on_disk:
                     continue
-                count = leader.log.truncation_count
-                checkpoint = log_checkpoint.prepare(leader.log)
-                taken = Taken(leader, checkpoint, checkpoint.offset, count)
-                is_written = await self._write_checkpoint(leader, checkpoint)
+                count = hosted.log.truncation_count
+                checkpoint = log_checkpoint.prepare(hosted.log)
+                taken = Taken(hosted, checkpoint, checkpoint.offset, count)
+                is_written = await self._write_checkpoint(hosted, checkpoint)
             if not is_written:
                 is_complete = False
             elif not taken.is_true:
@@ -196,20 +194,20 @@ class Maintenance:
         done = [
             taken
             for taken in done
-            if self._replica_manager.holds(taken.leader)
+            if self._replica_manager.still_hosts(taken.hosted)
             and taken.counts
             # A flush that failed in another thread may not have been told here yet.
-            and str(taken.leader.log.directory) not in self._unsyncable
+            and str(taken.hosted.log.directory) not in self._unsyncable
         ]
         moved_points(self._log_directory.recovery_points, done)
         try:
             if done:
                 await self._replica_manager.keep(self._log_directory.recovery_points)
-            for leader, checkpoint, _, count in done:
-                if leader.log.truncation_count != count:
+            for hosted, checkpoint, _, count in done:
+                if hosted.log.truncation_count != count:
                     continue
-                log_checkpoint.finish(leader.log, checkpoint)
-                committed = self._log_directory.high_watermarks.get(leader.partition, 0)
+                log_checkpoint.finish(hosted.log, checkpoint)
+                committed = self._log_directory.high_watermarks.get(hosted.partition, 0)
                 await self._in_worker(
                     functools.partial(log_checkpoint.remove_old_snapshots, checkpoint, committed)
                 )
@@ -219,19 +217,19 @@ class Maintenance:
         return is_complete
 
     async def _write_checkpoint(
-        self, leader: HostedPartition, checkpoint: log_checkpoint.Checkpoint
+        self, hosted: HostedPartition, checkpoint: log_checkpoint.Checkpoint
     ) -> bool:
         write = functools.partial(log_checkpoint.write, checkpoint, self._sync_or_fail)
         try:
             await self._in_worker(write)
         except StorageFailed as failure:
-            leader.take_offline(failure)
+            hosted.take_offline(failure)
             return False
         except FileNotFoundError:
             # The topic was deleted while its data was being written.
             return False
         except OSError as error:
-            _log.warning("cannot checkpoint %s: %s; it is tried again", leader.partition, error)
+            _log.warning("cannot checkpoint %s: %s; it is tried again", hosted.partition, error)
             return False
         return True
 
@@ -243,26 +241,26 @@ class Maintenance:
             await self._wants.flush_wanted.wait()
             self._wants.flush_wanted.clear()
             group, self._wants.to_flush = list(self._wants.to_flush), {}
-            await asyncio.gather(*(self._flush(leader) for leader in group))
+            await asyncio.gather(*(self._flush(hosted) for hosted in group))
 
-    async def _flush(self, leader: HostedPartition) -> None:
-        log = leader.log
+    async def _flush(self, hosted: HostedPartition) -> None:
+        log = hosted.log
         paths, sync = log_checkpoint.unsynced_paths(log), Sync.begin(log)
         folders = [log.directory, log.directory.parent] if sync.has_new_names else []
         loop = asyncio.get_running_loop()
         try:
             await loop.run_in_executor(self._syncers, self._sync_or_fail, paths, folders)
         except StorageFailed as failure:
-            leader.take_offline(failure)
-            if leader.offline is None:
-                loop.call_later(_RETRY_S, self._wants.flush, leader)
+            hosted.take_offline(failure)
+            if hosted.offline is None:
+                loop.call_later(_RETRY_S, self._wants.flush, hosted)
             return
-        reached = sync.ended(leader, is_wanted_again=leader in self._wants.to_flush)
+        reached = sync.ended(hosted, is_wanted_again=hosted in self._wants.to_flush)
         if reached is None:
             # The log was cut during the sync. Requests that wait for what it did not cover need another sync.
-            self._wants.flush(leader)
+            self._wants.flush(hosted)
         else:
-            leader.local_end_moved(reached)
+            hosted.local_end_moved(reached)
 
     def _sync_or_fail(self, paths: list[str], folders: Sequence[Path] = ()) -> None:
         """Sync these files, then the names in these folders. A worker thread calls this. Raises StorageFailed.
@@ -301,38 +299,41 @@ class Maintenance:
         """Delete records that no topic's retention covers any more, and files whose delay is over."""
         now = self._clock.now()
         moved = [
-            leader
-            for leader in self._replica_manager
-            if leader.offline is None and log_retention.advance_by_retention(leader, now)
+            hosted
+            for hosted in self._replica_manager
+            if hosted.offline is None and log_retention.advance_by_retention(hosted, now)
         ]
         await self._checkpoint(not_yet_safe(moved))
         # A topic may have been deleted meanwhile: what is written down of it would make the next one look lost.
-        moved = [leader for leader in moved if self._replica_manager.holds(leader)]
-        starts = [(leader, leader.log.log_start_offset) for leader in moved]
+        moved = [hosted for hosted in moved if self._replica_manager.still_hosts(hosted)]
+        starts = [(hosted, hosted.log.log_start_offset) for hosted in moved]
         try:
             if moved:
                 await self._keep_log_starts(moved)
-            for leader, start in starts:
-                if self._replica_manager.holds(leader) and not leader.log.folder_lock.locked():
-                    await self._drop_segments(leader, start, now)
+            for hosted, start in starts:
+                if (
+                    self._replica_manager.still_hosts(hosted)
+                    and not hosted.log.folder_lock.locked()
+                ):
+                    await self._drop_segments(hosted, start, now)
             await self._remove_due(now)
         except OSError as error:
             _log.warning("retention: %s; it is tried again", error)
 
-    async def _drop_segments(self, leader: HostedPartition, start: int, now: int) -> None:
+    async def _drop_segments(self, hosted: HostedPartition, start: int, now: int) -> None:
         """Drop the segments before `start` that no start of the node needs. Raises OSError.
 
         Before that, `segments-checkpoint` is written and says that they may be missing, for the log start may get lost
         too.
         """
-        log, before = leader.log, self._removable_below(leader, start)
+        log, before = hosted.log, self._removable_below(hosted, start)
         if not log.droppable(before):
             return
         async with log.folder_lock:
             taken = log.checks_file.prepare_write(log.checks(kept_from=before))
             await self._in_worker(functools.partial(log.checks_file.write, taken, sync=True))
-            if self._replica_manager.holds(leader):
-                due = now + leader.config.file_delete_delay_ms
+            if self._replica_manager.still_hosts(hosted):
+                due = now + hosted.config.file_delete_delay_ms
                 self._removals.add(log.drop_segments_before(before), due)
 
     async def _remove_due(self, now: int) -> None:
@@ -344,23 +345,23 @@ class Maintenance:
             self._removals.add(paths, now)
             raise
 
-    def _removable_below(self, leader: HostedPartition, log_start: int) -> int:
+    def _removable_below(self, hosted: HostedPartition, log_start: int) -> int:
         return removable_below(
             log_start,
-            leader.log.recovery_point,
-            leader.leadership.replica_count,
-            log_recovery.snapshot_offsets(leader.log.directory),
-            self._log_directory.high_watermarks.get(leader.partition, 0),
+            hosted.log.recovery_point,
+            hosted.leadership.replica_count,
+            log_recovery.snapshot_offsets(hosted.log.directory),
+            self._log_directory.high_watermarks.get(hosted.partition, 0),
         )
 
-    def _remove_later(self, leader: HostedPartition, paths: list[str]) -> None:
-        self._removals.add(paths, self._clock.now() + leader.config.file_delete_delay_ms)
+    def _remove_later(self, hosted: HostedPartition, paths: list[str]) -> None:
+        self._removals.add(paths, self._clock.now() + hosted.config.file_delete_delay_ms)
 
-    async def _keep_log_starts(self, leaders: list[HostedPartition]) -> None:
+    async def _keep_log_starts(self, moved: list[HostedPartition]) -> None:
         starts = self._log_directory.log_start_offsets
-        for leader in leaders:
-            leader.log.leader_epochs.truncate_to_start(leader.log.log_start_offset)
-            starts[leader.partition] = leader.log.log_start_offset
+        for hosted in moved:
+            hosted.log.leader_epochs.truncate_to_start(hosted.log.log_start_offset)
+            starts[hosted.partition] = hosted.log.log_start_offset
         await self._replica_manager.keep(starts)
 
     # Producers.
@@ -372,9 +373,9 @@ class Maintenance:
 
     def expire_producers(self) -> None:
         now, expiration_ms = self._clock.now(), self._changed.producer_id_expiration_ms
-        for leader in self._replica_manager:
-            leader.log.producers.expire(now, expiration_ms)
-            leader.verifications.expire(now, expiration_ms)
+        for hosted in self._replica_manager:
+            hosted.log.producers.expire(now, expiration_ms)
+            hosted.verifications.expire(now, expiration_ms)
 
     # New partitions.
 

@@ -117,10 +117,10 @@ class MarkerHandler:
     def _is_at_once(self, partition: Partition, wanted: MarkerRequest) -> bool:
         """True if the marker waits neither for a coordinator nor for a commit."""
         try:
-            hosted = self._replica_manager.get(*partition)
+            led = self._replica_manager.led(*partition)
         except KafkaError:
             return False
-        return hosted.commits_at_once and not needs_its_start(hosted, wanted)
+        return led.commits_at_once and not needs_its_start(led, wanted)
 
     async def _learn_starts(self, questions: StartQuestions) -> None:
         if not questions or not self._changed.verifies_transactions:
@@ -132,19 +132,19 @@ class MarkerHandler:
         """Write the markers of one partition. None: all of them are refused, and their answers say why."""
         try:
             require_own_marker(partition)
-            hosted = self._replica_manager.get(*partition)
-            hosted.require_enough_replicas()
-            codes = write_markers(hosted, [wanted for wanted, _ in group], self._clock.now())
+            led = self._replica_manager.led(*partition)
+            led.require_enough_replicas()
+            codes = write_markers(led, [wanted for wanted, _ in group], self._clock.now())
         except KafkaError as error:
             for _, answer in group:
                 refuse(answer, error)
             return None
-        last_offset = hosted.log.log_end_offset - 1
-        return _Written(partition, hosted, group, codes, last_offset, awaited_offset(hosted, codes))
+        last_offset = led.log.log_end_offset - 1
+        return _Written(partition, led, group, codes, last_offset, awaited_offset(led, codes))
 
     async def _commit(self, written: "_Written", markers: MarkerSpans) -> None:
         assert written.awaited_offset is not None
-        code = await written.hosted.wait_committed(written.awaited_offset, _COMMIT_TIMEOUT_S)
+        code = await written.led.wait_committed(written.awaited_offset, _COMMIT_TIMEOUT_S)
         self._tell(written, code)
         markers.wrote(*written.partition, written.start_ns, time.time_ns())
 
@@ -158,7 +158,7 @@ class MarkerHandler:
                     wanted,
                     int(refused or code),
                     written.last_offset,
-                    written.hosted.last_stable_offset,
+                    written.led.last_stable_offset,
                 )
 
 
@@ -166,7 +166,7 @@ class _Written(NamedTuple):
     """Markers of one partition that are in its log."""
 
     partition: Partition
-    hosted: HostedPartition
+    led: HostedPartition
     group: list[Asked]
     codes: list[ErrorCode]
     """One code for each marker: NONE, or the reason why it was not written."""
@@ -177,7 +177,7 @@ class _Written(NamedTuple):
 
 
 def write_markers(
-    hosted: HostedPartition, requests: Sequence[MarkerRequest], now: int
+    led: HostedPartition, requests: Sequence[MarkerRequest], now: int
 ) -> list[ErrorCode]:
     """Append these markers together. Return one code for each.
 
@@ -185,7 +185,7 @@ def write_markers(
     again. Raises KafkaError(KAFKA_STORAGE_ERROR) if none could be written.
     """
     codes: list[ErrorCode] = []
-    for batch in marker_batches(hosted, requests, now):
-        hosted.append_markers(batch.markers, now)
+    for batch in marker_batches(led, requests, now):
+        led.append_markers(batch.markers, now)
         codes = batch.codes
     return codes

@@ -19,14 +19,14 @@ from oncelog_storage.hosted_partition import HostedPartition
 _INHERIT_TIMEOUT_S: Final = 1.0
 
 
-def list_offset(leader: HostedPartition, timestamp: int, *, is_committed_only: bool) -> Listed:
+def list_offset(led: HostedPartition, timestamp: int, *, is_committed_only: bool) -> Listed:
     """Return (timestamp, offset, leader epoch) for ListOffsets, by `core.offset_queries.list_offset` on the partition's
     log.
 
     Raises KafkaError.
     """
-    walk = offset_queries.list_offset(leader, timestamp, is_committed_only=is_committed_only)
-    log = leader.log
+    walk = offset_queries.list_offset(led, timestamp, is_committed_only=is_committed_only)
+    log = led.log
 
     def answer(query: Query) -> int | Listed | None:
         segment = log.segments[query.segment]
@@ -39,17 +39,17 @@ def list_offset(leader: HostedPartition, timestamp: int, *, is_committed_only: b
     try:
         return run_walk(walk, answer)
     except StorageFailed as failure:
-        raise leader.take_offline(failure) from failure
+        raise led.take_offline(failure) from failure
     except OSError as error:
-        raise leader.take_offline(read_failed(log.directory, error)) from error
+        raise led.take_offline(read_failed(log.directory, error)) from error
 
 
-async def await_inherited(leader: HostedPartition) -> None:
+async def await_inherited(led: HostedPartition) -> None:
     """Wait a little until a new leader knows how far its predecessor had committed: mostly milliseconds.
 
     Raises KafkaError.
     """
-    end_offset = inherited_end(leader)
+    end_offset = inherited_end(led)
     if end_offset is not None:
-        await leader.wait_committed(end_offset - 1, _INHERIT_TIMEOUT_S)
-        leader.require_leader()
+        await led.wait_committed(end_offset - 1, _INHERIT_TIMEOUT_S)
+        led.require_leader()

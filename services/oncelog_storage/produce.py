@@ -113,8 +113,8 @@ class ProduceHandler:
         """True if the batches are sound, and wait for no thread, follower, sync or earlier request."""
         return (
             work.is_checked
-            and all(item.leader.commits_at_once for item in work.batches)
-            and not self._arrivals.is_awaited(item.leader.partition for item in work.batches)
+            and all(item.led.commits_at_once for item in work.batches)
+            and not self._arrivals.is_awaited(item.led.partition for item in work.batches)
         )
 
     def _is_verified_at_once(self, request: plain.ProduceRequest, work: _Request, now: int) -> bool:
@@ -199,7 +199,7 @@ class ProduceHandler:
         for item in items:
             if item.appended is None or not item.header.is_transactional:
                 continue
-            header, partition = item.header, item.leader.partition
+            header, partition = item.header, item.led.partition
             producer = (header.producer_id, header.producer_epoch)
             known = self._traces.belongs(running, *producer)
             detail = partial(appended, *producer, partition, item.appended.base_offset)
@@ -237,12 +237,10 @@ class ProduceHandler:
             if item.appended is not None:
                 if header.is_transactional and not item.appended.is_duplicate:
                     base_offset = item.appended.base_offset
-                    events.appended(request.transactional_id, item.leader, header, base_offset)
+                    events.appended(request.transactional_id, item.led, header, base_offset)
             elif item.is_refused:
                 code = item.answer.error_code
-                events.refused(
-                    request.transactional_id, client, item.leader.partition, header, code
-                )
+                events.refused(request.transactional_id, client, item.led.partition, header, code)
 
     async def _finish_batches(self, work: _Request, now: int) -> None:
         """Check large batches, and give batches their topic's codec, in the order in which requests came to each
@@ -260,7 +258,7 @@ class ProduceHandler:
                 try:
                     async with self._one_large_check:
                         records = await asyncio.to_thread(
-                            item.leader.check_produced,
+                            item.led.check_produced,
                             item.records,
                             item.header,
                             now,
@@ -277,9 +275,9 @@ class ProduceHandler:
     async def _recompress(self, work: _Request, item: _Batch) -> None:
         try:
             if not item.header.codec and len(item.records) <= _INLINE_BYTES_MAX:
-                records = item.leader.recompressed(item.records)
+                records = item.led.recompressed(item.records)
             else:
-                records = await asyncio.to_thread(item.leader.recompressed, item.records)
+                records = await asyncio.to_thread(item.led.recompressed, item.records)
         except KafkaError as error:
             work.refuse(item, error)
             return
@@ -304,7 +302,7 @@ class ProduceHandler:
         needs_guard = work.needs_guard(is_verification_on=self._changed.verifies_transactions)
         for item in work.to_append():
             try:
-                appended = item.leader.append_produced(
+                appended = item.led.append_produced(
                     item.records, item.header, item.guard, needs_guard=needs_guard, now=now
                 )
             except KafkaError as error:
@@ -319,9 +317,9 @@ class ProduceHandler:
             left_s = max(deadline - time.monotonic(), 0.0)
             match work.wanted(item), item.appended:
                 case Wanted.COMMITTED, Appended(last_offset=last_offset):
-                    code = await item.leader.wait_committed(last_offset, left_s)
+                    code = await item.led.wait_committed(last_offset, left_s)
                 case Wanted.WRITTEN, Appended(last_offset=last_offset):
-                    code = await item.leader.wait_written(last_offset, left_s)
+                    code = await item.led.wait_written(last_offset, left_s)
                 case _:
                     continue
             if code:

@@ -32,15 +32,15 @@ class RecordDeletion:
                 topic=part.topic, partition=part.partition, low_watermark=-1
             )
             try:
-                leader = self._replica_manager.get(part.topic, part.partition)
-                answer.low_watermark = delete_records(leader, part.before_offset)
-                moved.append((leader, answer))
+                led = self._replica_manager.led(part.topic, part.partition)
+                answer.low_watermark = delete_records(led, part.before_offset)
+                moved.append((led, answer))
             except KafkaError as error:
                 answer.error_code = error.error_code
         if not moved:
             return response
         try:
-            await self._replica_manager.keep_log_starts([leader for leader, _ in moved])
+            await self._replica_manager.keep_log_starts([led for led, _ in moved])
         except KafkaError as error:
             for _, answer in moved:
                 answer.error_code, answer.low_watermark = error.error_code, -1
@@ -51,24 +51,24 @@ class RecordDeletion:
 
     async def _settle(
         self,
-        leader: HostedPartition,
+        led: HostedPartition,
         answer: pb.DeleteRecordsResponse.Partition,
         timeout_s: float,
     ) -> None:
         wanted = answer.low_watermark
         code = ErrorCode.NONE
-        if low_watermark(leader) < wanted:
-            waiters = self._waiters.setdefault(leader, OffsetWaiters())
-            leader.notify_replicas()
+        if low_watermark(led) < wanted:
+            waiters = self._waiters.setdefault(led, OffsetWaiters())
+            led.notify_replicas()
             code = await waiters.wait(wanted - 1, timeout_s)
             if waiters.is_empty:
-                self._waiters.pop(leader, None)
-        if code is ErrorCode.NONE and not leader.leadership.is_here:
+                self._waiters.pop(led, None)
+        if code is ErrorCode.NONE and not led.leadership.is_here:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         answer.error_code = code
-        answer.low_watermark = -1 if code else low_watermark(leader)
+        answer.low_watermark = -1 if code else low_watermark(led)
 
-    def _log_start_moved(self, leader: HostedPartition) -> None:
-        waiters = self._waiters.get(leader)
+    def _log_start_moved(self, led: HostedPartition) -> None:
+        waiters = self._waiters.get(led)
         if waiters is not None:
-            waiters.reached(low_watermark(leader))
+            waiters.reached(low_watermark(led))

@@ -12,22 +12,20 @@ from oncelog_storage.files import StorageFailed
 from oncelog_storage.hosted_partition import HostedPartition
 
 
-def describe_record(
-    leader: HostedPartition, offset: int, answer: pb.DescribeRecordResponse
-) -> None:
+def describe_record(led: HostedPartition, offset: int, answer: pb.DescribeRecordResponse) -> None:
     """Fill the response with what became of the record at `offset`, and with the log's offsets at this instant.
 
     Nothing is awaited. Raises KafkaError if the log cannot be read.
     """
-    log = leader.log
+    log = led.log
     answer.log_start_offset = log.log_start_offset
     answer.log_end_offset = log.log_end_offset
-    answer.high_watermark = leader.high_watermark
-    answer.last_stable_offset = leader.last_stable_offset
+    answer.high_watermark = led.high_watermark
+    answer.last_stable_offset = led.last_stable_offset
     try:
-        found = _fate_of(leader, offset)
+        found = _fate_of(led, offset)
     except StorageFailed as failure:
-        raise leader.take_offline(failure) from failure
+        raise led.take_offline(failure) from failure
     answer.fate = cast(pb.RecordFate, int(found.fate))
     answer.producer_id, answer.producer_epoch = found.producer_id, found.producer_epoch
     answer.txn_first_offset, answer.txn_last_offset = found.txn_first_offset, found.txn_last_offset
@@ -35,16 +33,16 @@ def describe_record(
         describe_producer(answer.open_transaction, found.open_transaction)
 
 
-def _fate_of(leader: HostedPartition, offset: int) -> RecordFate:
+def _fate_of(led: HostedPartition, offset: int) -> RecordFate:
     """Return what became of the record at `offset`, such as committed or compacted. Raises StorageFailed."""
-    log = leader.log
+    log = led.log
 
     def answer(wanted: ReadBatchAt | AbortedAt) -> bytes | Sequence[AbortedTransactionEntry]:
         if isinstance(wanted, ReadBatchAt):
             return log.read(wanted.offset, log.log_end_offset, 1).records
         return log.aborted_transactions(wanted.offset, wanted.offset + 1)
 
-    return run_walk(record_fate(leader, offset), answer)
+    return run_walk(record_fate(led, offset), answer)
 
 
 def describe_producer(answer: pb.ActiveProducer, entry: ProducerEntry) -> None:

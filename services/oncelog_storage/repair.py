@@ -20,6 +20,7 @@ from oncelog_storage.core.repairing import (
     missing_folder,
     stale_files,
 )
+from oncelog_storage.core.replay import BASE_OFFSET, BATCH_LENGTH, LAST_OFFSET_DELTA
 from oncelog_storage.core.segment_checks import FoundSegment
 from oncelog_storage.core.segment_files import GAPS_FILE, LOG_SUFFIX, index_bases, offsets_of
 from oncelog_storage.damage import behind, judge, set_aside_segment, set_aside_tail
@@ -160,7 +161,8 @@ def _read(segment: Segment, offset: int, later: Sequence[Segment]) -> Read:
     end_offset = later[0].base_offset if later else -1
     try:
         for at, fields, _, _ in segment.scan(0, offset, end_offset):
-            position, offset = at + fields[1] + LENGTH_PREFIX_BYTES, fields[0] + fields[6] + 1
+            position = at + fields[BATCH_LENGTH] + LENGTH_PREFIX_BYTES
+            offset = fields[BASE_OFFSET] + fields[LAST_OFFSET_DELTA] + 1
     except CorruptSegment as error:
         may_cut = judge(segment, error, offset, is_newest=not later).may_cut
         return Read(position, offset, error.reason, may_cut)

@@ -169,11 +169,11 @@ class ReplicaManager:
                 f"it was set aside as {stray}: stop the node and rename that back, restore it from a backup,"
                 " or remove that to begin empty"
             )
-        leader = self._add(log, image)
-        leader.take_offline(
+        hosted = self._add(log, image)
+        hosted.take_offline(
             StorageFailed(f"the folder {log.directory} is gone{contents}; {way_out}")
         )
-        return leader
+        return hosted
 
     def _load(
         self, partition: Partition, topic_id: bytes, stored_topic_id: str, image: MetadataImage
@@ -217,31 +217,34 @@ class ReplicaManager:
             ],
         )
         for log, failure in loaded:
-            leader = self._add(log, image)
+            hosted = self._add(log, image)
             failed = failure or failures.get(log.partition)
             if failed is not None:
-                leader.take_offline(failed)
+                hosted.take_offline(failed)
 
-    def holds(self, leader: HostedPartition) -> bool:
+    def still_hosts(self, hosted: HostedPartition) -> bool:
         """True if this node still hosts this partition, which may have been dropped while the caller waited."""
-        return self._partitions.get((leader.partition.topic, leader.partition.partition)) is leader
+        return self._partitions.get((hosted.partition.topic, hosted.partition.partition)) is hosted
 
-    def get(self, topic: str, partition: int) -> HostedPartition:
-        """Return the partition, which this node leads.
+    def led(self, topic: str, partition: int) -> HostedPartition:
+        """Return the partition, which this node leads now. `hosted` finds those that it follows too.
 
         Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, or KAFKA_STORAGE_ERROR if it is offline.
         """
-        leader = self._partitions.get((topic, partition))
-        if leader is None:
-            leader = self._make(Partition(topic, partition))
-        if not leader.leadership.is_here or leader.offline is not None:
-            leader.require_leader()
-        return leader
+        hosted = self._partitions.get((topic, partition))
+        if hosted is None:
+            hosted = self._make(Partition(topic, partition))
+        if not hosted.leadership.is_here or hosted.offline is not None:
+            hosted.require_leader()
+        return hosted
 
-    def ensure(self, partition: Partition) -> HostedPartition:
-        """Return the partition, led here or followed. Raises KafkaError if it is unknown, or of other nodes."""
-        held = self._partitions.get((partition.topic, partition.partition))
-        return held if held is not None else self._make(partition)
+    def hosted(self, partition: Partition) -> HostedPartition:
+        """Return the partition, led here or followed. It is made or loaded if this node does not host it yet.
+
+        Raises KafkaError if it is unknown, or of other nodes.
+        """
+        hosted = self._partitions.get((partition.topic, partition.partition))
+        return hosted if hosted is not None else self._make(partition)
 
     def leader_of(self, partition: Partition) -> tuple[int, int]:
         """Return (leading node, leader epoch) as the image has it; (-1, -1) if the partition is unknown."""
@@ -266,16 +269,16 @@ class ReplicaManager:
         writes = [checkpoint.encoded() for checkpoint in checkpoints]
         await self._wants.in_worker(lambda: write_checkpoints(writes, sync=sync))
 
-    async def lower_recovery_point(self, leader: HostedPartition, offset: int) -> None:
+    async def lower_recovery_point(self, hosted: HostedPartition, offset: int) -> None:
         """Lower a partition's stored recovery point, high watermark and cleaned offset, before its records from
         `offset` on go.
 
         Raises OSError. Afterwards no start expects these records, and the records in their place do not count as
         cleaned.
         """
-        if not self.holds(leader):
+        if not self.still_hosts(hosted):
             return
-        directory, partition = self._log_directory, leader.partition
+        directory, partition = self._log_directory, hosted.partition
         points = directory.recovery_points
         points[partition] = min(points.get(partition, 0), offset)
         lower = [
@@ -287,23 +290,23 @@ class ReplicaManager:
             checkpoint[partition] = offset
         await self.keep(points, *lower)
 
-    async def keep_log_start(self, leader: HostedPartition, offset: int) -> None:
+    async def keep_log_start(self, hosted: HostedPartition, offset: int) -> None:
         """Store the log start of a partition before its log begins again at `offset`. Raises OSError."""
-        if not self.holds(leader):
+        if not self.still_hosts(hosted):
             return
-        self._log_directory.log_start_offsets[leader.partition] = offset
+        self._log_directory.log_start_offsets[hosted.partition] = offset
         await self.keep(self._log_directory.log_start_offsets)
 
-    async def keep_log_starts(self, leaders: list[HostedPartition]) -> None:
+    async def keep_log_starts(self, moved: list[HostedPartition]) -> None:
         """Write the start offsets of these partitions' logs to the disk, after they moved. Raises
         KafkaError(KAFKA_STORAGE_ERROR).
         """
         starts = self._log_directory.log_start_offsets
-        for leader in leaders:
-            leader.notify_replicas()
+        for hosted in moved:
+            hosted.notify_replicas()
             # A log start that is stored for a deleted topic would make the next topic of its name look lost.
-            if leader.log.exists_on_disk and self.holds(leader):
-                starts[leader.partition] = leader.log.log_start_offset
+            if hosted.log.exists_on_disk and self.still_hosts(hosted):
+                starts[hosted.partition] = hosted.log.log_start_offset
         try:
             await self.keep(starts)
         except OSError as error:
@@ -356,7 +359,7 @@ class ReplicaManager:
             self._wants.note_wanted.set()
 
     def _add(self, log: PartitionLog, image: MetadataImage) -> HostedPartition:
-        leader = HostedPartition(
+        hosted = HostedPartition(
             log,
             flushes_always=self._settings.flush_policy is FlushPolicy.ALWAYS,
             request_flush=self._wants.flush,
@@ -364,53 +367,53 @@ class ReplicaManager:
             checkpoint_bytes=self._settings.checkpoint_bytes,
             high_watermark=high_watermark_at_load(log),
         )
-        leader.counts = self.counts.of(log.partition.topic)
-        leader.coordinator_epoch = self._log_directory.coordinator_epochs.get(log.partition, -1)
-        self._partitions[(log.partition.topic, log.partition.partition)] = leader
-        self._lead(leader, image)
-        return leader
+        hosted.counts = self.counts.of(log.partition.topic)
+        hosted.coordinator_epoch = self._log_directory.coordinator_epochs.get(log.partition, -1)
+        self._partitions[(log.partition.topic, log.partition.partition)] = hosted
+        self._set_leadership(hosted, image)
+        return hosted
 
     # Following the metadata.
 
     def image_changed(self, old: MetadataImage, new: MetadataImage) -> None:
         """Apply a new metadata image to each hosted partition: its leadership, its config, or its deletion."""
         has_other_configs = new.configs is not old.configs
-        for leader in self:
-            name = leader.partition.topic
+        for hosted in self:
+            name = hosted.partition.topic
             change = change_of(
-                leader.log,
+                hosted.log,
                 old.topics.get(name),
                 new.topics.get(name),
                 has_other_configs=has_other_configs,
             )
             if change is Change.DROP:
-                self.drop(leader)
+                self.drop(hosted)
                 if name not in new.topics:
                     self.counts.forget(name)
             elif change is not Change.NOTHING:
-                leader.log.config = new.topic_config(name, self._node_id)
-            if change is Change.LEAD:
-                self._lead(leader, new)
+                hosted.log.config = new.topic_config(name, self._node_id)
+            if change is Change.TOPIC:
+                self._set_leadership(hosted, new)
 
-    def _lead(self, leader: HostedPartition, image: MetadataImage) -> None:
-        found = image.partition(leader.partition)
+    def _set_leadership(self, hosted: HostedPartition, image: MetadataImage) -> None:
+        found = image.partition(hosted.partition)
         if found is None:
             return
-        was_here = leader.leadership.is_here
-        leader.leadership = leadership_of(found, self._node_id)
-        if was_here and not leader.leadership.is_here:
-            leader.release_waiters()
-        self.follow_image(leader, found)
+        was_here = hosted.leadership.is_here
+        hosted.leadership = leadership_of(found, self._node_id)
+        if was_here and not hosted.leadership.is_here:
+            hosted.release_waiters()
+        self.follow_image(hosted, found)
 
-    def drop(self, leader: HostedPartition) -> None:
+    def drop(self, hosted: HostedPartition) -> None:
         """Stop hosting the partition: nothing more of it is served, and its folder is removed."""
-        partition = leader.partition
+        partition = hosted.partition
         del self._partitions[(partition.topic, partition.partition)]
-        leader.leadership = UNKNOWN_LEADERSHIP
-        leader.release_waiters()
-        self.follow_image(leader, None)
-        leader.log.close()
-        if leader.log.exists_on_disk or self._log_directory.has_hosted(partition):
+        hosted.leadership = UNKNOWN_LEADERSHIP
+        hosted.release_waiters()
+        self.follow_image(hosted, None)
+        hosted.log.close()
+        if hosted.log.exists_on_disk or self._log_directory.has_hosted(partition):
             self._retiring.add(partition)
             self._wants.retirement(partition)
 
@@ -420,14 +423,14 @@ class ReplicaManager:
 
     # Coordinator epochs.
 
-    def admit_coordinator(self, leader: HostedPartition, coordinator_epoch: int) -> None:
+    def admit_coordinator(self, led: HostedPartition, coordinator_epoch: int) -> None:
         """Fence coordinators that are older than this epoch, and store that, before this one appends anything to its
         shard.
 
         Raises KafkaError: INVALID_TOPIC_EXCEPTION when the partition is no shard, TRANSACTION_COORDINATOR_FENCED when
         the image or the folder knows a newer one, KAFKA_STORAGE_ERROR when the folder takes no write.
         """
-        partition = leader.partition
+        partition = led.partition
         kind = KIND_OF_TOPIC.get(partition.topic)
         if kind is None:
             raise KafkaError(
@@ -435,10 +438,10 @@ class ReplicaManager:
             )
         shard = self._metadata.image.shards.get((kind, partition.partition))
         epoch_of_image = None if shard is None else shard.coordinator_epoch
-        require_newest_coordinator(leader, coordinator_epoch, epoch_of_image)
-        self._remember_coordinator(leader, coordinator_epoch)
+        require_newest_coordinator(led, coordinator_epoch, epoch_of_image)
+        self._remember_coordinator(led, coordinator_epoch)
 
-    def admit_loader(self, leader: HostedPartition, coordinator_epoch: int) -> None:
+    def admit_loader(self, led: HostedPartition, coordinator_epoch: int) -> None:
         """Fence coordinators older than this epoch, because the one of this epoch now reads its whole shard. From then
         on the older ones may neither append nor read.
 
@@ -446,15 +449,15 @@ class ReplicaManager:
         writes. A partition that is no shard is left as it is. Raises KafkaError: TRANSACTION_COORDINATOR_FENCED if a
         newer coordinator is known, KAFKA_STORAGE_ERROR.
         """
-        if leader.partition.topic in KIND_OF_TOPIC:
-            self.admit_coordinator(leader, coordinator_epoch)
+        if led.partition.topic in KIND_OF_TOPIC:
+            self.admit_coordinator(led, coordinator_epoch)
 
-    def _remember_coordinator(self, leader: HostedPartition, coordinator_epoch: int) -> None:
-        if coordinator_epoch <= leader.coordinator_epoch:
+    def _remember_coordinator(self, led: HostedPartition, coordinator_epoch: int) -> None:
+        if coordinator_epoch <= led.coordinator_epoch:
             return
-        if coordinator_epoch > self._log_directory.coordinator_epochs.get(leader.partition, -1):
-            self._write_coordinator_epochs(leader.partition, coordinator_epoch)
-        leader.coordinator_epoch = coordinator_epoch
+        if coordinator_epoch > self._log_directory.coordinator_epochs.get(led.partition, -1):
+            self._write_coordinator_epochs(led.partition, coordinator_epoch)
+        led.coordinator_epoch = coordinator_epoch
 
     def _write_coordinator_epochs(self, partition: Partition, coordinator_epoch: int) -> None:
         """Write the epoch together with those of all other shards in the image. Raises KafkaError(KAFKA_STORAGE_ERROR).
@@ -479,8 +482,8 @@ class ReplicaManager:
             ) from error
 
     def close(self) -> None:
-        for leader in self:
-            leader.release_waiters()
+        for hosted in self:
+            hosted.release_waiters()
         self._files.close_all()
 
 
@@ -491,5 +494,5 @@ def _write_topic_id(log: PartitionLog) -> None:
         _log.warning("cannot write the topic id in %s: %s", log.directory, error.strerror)
 
 
-def _ignore(_leader: HostedPartition, _found: controller_pb2.Partition | None) -> None:
+def _ignore(_hosted: HostedPartition, _found: controller_pb2.Partition | None) -> None:
     pass

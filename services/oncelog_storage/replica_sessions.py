@@ -188,7 +188,7 @@ def _read(wanted: ReadRecords[HostedPartition]) -> bytes:
         raise wanted.hosted.take_offline(failure) from failure
 
 
-def _nobody_waits(_leader: HostedPartition) -> None:
+def _nobody_waits(_hosted: HostedPartition) -> None:
     return
 
 

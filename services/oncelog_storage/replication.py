@@ -153,7 +153,7 @@ class Replication:
         """
         for partition in missing_replicas(old.topics, new.topics, self._node_id):
             try:
-                self._replica_manager.ensure(partition)
+                self._replica_manager.hosted(partition)
             except KafkaError:
                 # A folder of a deleted namesake is in the way; the next look tries again.
                 self._is_incomplete = True
@@ -305,11 +305,11 @@ class Replication:
             except OSError as error:
                 _log.info("scrubbing %s: %s", place.segment.log_path, error)
                 return
-            hosted = place.leader
+            hosted = place.hosted
             if (
                 found.finding is not None
                 and place.is_current
-                and self._replica_manager.holds(hosted)
+                and self._replica_manager.still_hosts(hosted)
             ):
                 hosted.take_offline(place.segment.corrupt(*found.finding))
                 return

@@ -39,22 +39,22 @@ def storage_metrics(role: StorageRole) -> Iterator[RoleMetric]:
         ("repairs", "Replicas repaired from another one", replication.repair_count),
     ):
         yield counter(f"oncelog_storage_{name}", text, value)
-    held = list(role.replicas())
+    all_hosted = list(role.replicas())
     for name, text, value in (
         (
             "offline_partitions",
             "Held here and not served: their files are damaged or missing",
-            sum(leader.offline is not None for leader in held),
+            sum(hosted.offline is not None for hosted in all_hosted),
         ),
         (
             "set_aside_bytes",
             "Cut off logs when this process opened them, and kept in files beside",
-            sum(leader.log.set_aside_bytes for leader in held),
+            sum(hosted.log.set_aside_bytes for hosted in all_hosted),
         ),
         (
             "set_aside_records",
             "Of these, records that can be read",
-            sum(leader.log.set_aside_records for leader in held),
+            sum(hosted.log.set_aside_records for hosted in all_hosted),
         ),
     ):
         yield gauge(f"oncelog_storage_{name}", text, value)

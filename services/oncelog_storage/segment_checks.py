@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from oncelog_storage.core.aborted_index import OLD_CHECKS_FILE, AbortedCheck, decode_old_checks
-from oncelog_storage.core.segment_checks import CHECKS_FILE, LogChecks, decode_checks, encode_checks
-from oncelog_storage.core.segment_files import TEMPORARY_SUFFIX
+from oncelog_storage.core.aborted_index import AbortedCheck, decode_old_checks
+from oncelog_storage.core.segment_checks import LogChecks, decode_checks, encode_checks
+from oncelog_storage.core.segment_files import CHECKS_FILE, OLD_CHECKS_FILE, TEMPORARY_SUFFIX
 from oncelog_storage.files import sync_directory, write_atomically, write_file
 
 

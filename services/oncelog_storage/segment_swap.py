@@ -10,7 +10,8 @@
 
 Steps 1 to 3 are a worker thread's; 4 and 5 are one step of the event loop, which from then on reads the new segment.
 All three indexes are always written, an empty one too: while a `.log.swap` is there, an index of that name without
-`.swap` is the old one if the other is there too. Else it is the new one.
+`.swap` is the old one if the other is there too. Else it is the new one. `segment_files.DERIVED_FILES` says why no
+other file of the partition changes.
 """
 
 import os
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from oncelog.record.batch import HEADER, HEADER_BYTES, LENGTH_PREFIX_BYTES
+from oncelog_storage.core.replay import BASE_OFFSET, BATCH_LENGTH, LAST_OFFSET_DELTA
 from oncelog_storage.core.segment_files import (
     ABORTED_INDEX_SUFFIX,
     CLEANED_SUFFIX,
@@ -133,8 +135,8 @@ def _end_offset(path: Path) -> int:
     with path.open("rb") as file:
         while len(head := file.read(HEADER_BYTES)) == HEADER_BYTES:
             fields = HEADER.unpack(head)
-            end_offset = fields[0] + fields[6] + 1
-            position += max(fields[1], 1) + LENGTH_PREFIX_BYTES
+            end_offset = fields[BASE_OFFSET] + fields[LAST_OFFSET_DELTA] + 1
+            position += max(fields[BATCH_LENGTH], 1) + LENGTH_PREFIX_BYTES
             file.seek(position)
     return end_offset
 

@@ -74,13 +74,13 @@ class StorageServicer:
     async def Append(self, request: pb.AppendRequest, context: object) -> pb.AppendResponse:
         response = pb.AppendResponse(base_offset=-1)
         try:
-            leader = self._replica_manager.get(request.partition.topic, request.partition.partition)
+            led = self._replica_manager.led(request.partition.topic, request.partition.partition)
             is_expected = request.HasField("expected_base_offset")
             expected_base_offset = request.expected_base_offset if is_expected else None
-            appended = self._appended(leader, request, expected_base_offset)
-            if leader.high_watermark <= appended.last_offset:
+            appended = self._appended(led, request, expected_base_offset)
+            if led.high_watermark <= appended.last_offset:
                 timeout_s = (request.timeout_ms or _APPEND_TIMEOUT_MS) / 1000
-                code = await leader.wait_committed(appended.last_offset, timeout_s)
+                code = await led.wait_committed(appended.last_offset, timeout_s)
                 if code:
                     raise KafkaError(
                         code, f"the batch at offset {appended.base_offset} is not known committed"
@@ -96,34 +96,34 @@ class StorageServicer:
         False: nothing was written. The caller then calls `Append`, which says why, or writes and waits.
         """
         try:
-            leader = self._replica_manager.get(*request.partition)
-            if not leader.commits_at_once:
+            led = self._replica_manager.led(*request.partition)
+            if not led.commits_at_once:
                 return False
-            log_end = leader.log.log_end_offset
-            appended = self._appended(leader, request, request.expected_base_offset)
+            log_end = led.log.log_end_offset
+            appended = self._appended(led, request, request.expected_base_offset)
         except KafkaError:
             return False
         if (
             appended.base_offset == request.expected_base_offset
-            and leader.high_watermark > appended.last_offset
+            and led.high_watermark > appended.last_offset
         ):
             return True
         # A coordinator may drop what it decided: that must not be in the log.
-        assert leader.log.log_end_offset == log_end, f"{request.partition}: written, not committed"
+        assert led.log.log_end_offset == log_end, f"{request.partition}: written, not committed"
         return False
 
     def _appended(
         self,
-        leader: HostedPartition,
+        led: HostedPartition,
         request: pb.AppendRequest | plain.AppendRequest,
         expected_base_offset: int | None,
     ) -> Appended:
         """Append a coordinator's batch, and return its place. Raises KafkaError."""
-        leader.require_enough_replicas()
+        led.require_enough_replicas()
         records = request.records
-        header = _coordinator_batch(records, leader)
-        self._replica_manager.admit_coordinator(leader, request.coordinator_epoch)
-        return leader.append_from_coordinator(
+        header = _coordinator_batch(records, led)
+        self._replica_manager.admit_coordinator(led, request.coordinator_epoch)
+        return led.append_from_coordinator(
             records, header, request.coordinator_epoch, expected_base_offset, self._clock.now()
         )
 
@@ -154,7 +154,7 @@ class StorageServicer:
                 leader_epoch=-1,
             )
             try:
-                await offsets.await_inherited(self._leader_of(part))
+                await offsets.await_inherited(self._led(part))
                 find = partial(self._list_offset, part, is_committed_only=is_committed_only)
                 found = await self._reader.read(find)
                 answer.timestamp_ms, answer.offset, answer.leader_epoch = found
@@ -162,11 +162,11 @@ class StorageServicer:
                 answer.error_code = error.error_code
         return response
 
-    def _leader_of(self, part: pb.ListOffsetsPartition) -> HostedPartition:
+    def _led(self, part: pb.ListOffsetsPartition) -> HostedPartition:
         """Return the partition of a ListOffsets request, which this node leads. Raises KafkaError."""
-        leader = self._replica_manager.get(part.topic, part.partition)
-        leader.require_leader_epoch(part.current_leader_epoch)
-        return leader
+        led = self._replica_manager.led(part.topic, part.partition)
+        led.require_leader_epoch(part.current_leader_epoch)
+        return led
 
     def _list_offset(
         self, part: pb.ListOffsetsPartition, *, is_committed_only: bool
@@ -177,7 +177,7 @@ class StorageServicer:
         Raises KafkaError.
         """
         return offsets.list_offset(
-            self._leader_of(part), part.timestamp_ms, is_committed_only=is_committed_only
+            self._led(part), part.timestamp_ms, is_committed_only=is_committed_only
         )
 
     async def OffsetsForLeaderEpoch(
@@ -189,9 +189,9 @@ class StorageServicer:
                 topic=part.topic, partition=part.partition, leader_epoch=-1, end_offset=-1
             )
             try:
-                leader = self._replica_manager.get(part.topic, part.partition)
-                leader.require_leader_epoch(part.current_leader_epoch)
-                answer.leader_epoch, answer.end_offset = end_offset_for(leader, part.leader_epoch)
+                led = self._replica_manager.led(part.topic, part.partition)
+                led.require_leader_epoch(part.current_leader_epoch)
+                answer.leader_epoch, answer.end_offset = end_offset_for(led, part.leader_epoch)
             except KafkaError as error:
                 answer.error_code = error.error_code
         return response
@@ -213,11 +213,11 @@ class StorageServicer:
         for part in request.partitions:
             answer = response.partitions.add(topic=part.topic, partition=part.partition)
             try:
-                leader = self._replica_manager.get(part.topic, part.partition)
+                led = self._replica_manager.led(part.topic, part.partition)
             except KafkaError as error:
                 refuse(answer, error)
                 continue
-            for entry in leader.log.producers.entries():
+            for entry in led.log.producers.entries():
                 describe_producer(answer.producers.add(), entry)
         return response
 
@@ -230,7 +230,7 @@ class StorageServicer:
             answer = response.partitions.add(topic=partition.topic, partition=partition.partition)
             answer.lso_holder.producer_id = -1
             try:
-                _describe_partition(answer, self._replica_manager.get(*partition))
+                _describe_partition(answer, self._replica_manager.led(*partition))
             except KafkaError as error:
                 answer.error_code = error.error_code
         return response
@@ -249,8 +249,8 @@ class StorageServicer:
         self, request: pb.DescribeRecordRequest, response: pb.DescribeRecordResponse
     ) -> None:
         """Fill the response about one record in one step, which checks the leadership first. Raises KafkaError."""
-        leader = self._replica_manager.get(request.partition.topic, request.partition.partition)
-        describe_record(leader, request.offset, response)
+        led = self._replica_manager.led(request.partition.topic, request.partition.partition)
+        describe_record(led, request.offset, response)
 
     async def DeleteRecords(
         self, request: pb.DeleteRecordsRequest, context: object
@@ -258,36 +258,34 @@ class StorageServicer:
         return await self._deletion.delete(request)
 
 
-def _coordinator_batch(records: bytes, leader: HostedPartition) -> BatchHeader:
+def _coordinator_batch(records: bytes, led: HostedPartition) -> BatchHeader:
     """Return the header of the one whole batch that a coordinator appends. The records in it are not checked.
 
     Raises KafkaError for other bytes, and for a batch that a coordinator may not append here.
     """
-    header = read_single_batch(records, leader.log.config.max_message_bytes)
+    header = read_single_batch(records, led.log.config.max_message_bytes)
     if header.size_bytes != len(records):
         raise KafkaError(ErrorCode.INVALID_RECORD, "a coordinator sends one batch and no more")
     if header.record_count != header.last_offset_delta + 1:
         raise KafkaError(
             ErrorCode.INVALID_RECORD, "a coordinator appends batches with every offset"
         )
-    is_of_groups = leader.partition.topic == CONSUMER_OFFSETS_TOPIC
+    is_of_groups = led.partition.topic == CONSUMER_OFFSETS_TOPIC
     if (header.is_control or header.is_transactional) and not is_of_groups:
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD, f"{leader.partition} takes no part in transactions"
-        )
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"{led.partition} takes no part in transactions")
     return header
 
 
-def _describe_partition(answer: pb.PartitionDescription, leader: HostedPartition) -> None:
-    log = leader.log
+def _describe_partition(answer: pb.PartitionDescription, led: HostedPartition) -> None:
+    log = led.log
     answer.log_start_offset = log.log_start_offset
     answer.log_end_offset = log.log_end_offset
-    answer.high_watermark = leader.high_watermark
-    answer.last_stable_offset = leader.last_stable_offset
+    answer.high_watermark = led.high_watermark
+    answer.last_stable_offset = led.last_stable_offset
     answer.size_bytes = log.size_bytes
     answer.segment_count = len(log.segments)
-    answer.leader_epoch = leader.leadership.leader_epoch
+    answer.leader_epoch = led.leadership.leader_epoch
     answer.open_transaction_count = log.producers.ongoing_count
-    holder = leader.lso_holder()
+    holder = led.lso_holder()
     if holder is not None:
         describe_producer(answer.lso_holder, holder)

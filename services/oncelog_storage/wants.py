@@ -30,13 +30,13 @@ class Wants:
         self.note_wanted.set()
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="storage-disk")
 
-    def flush(self, leader: HostedPartition) -> None:
-        leader.is_flushing = True
-        self.to_flush[leader] = None
+    def flush(self, hosted: HostedPartition) -> None:
+        hosted.is_flushing = True
+        self.to_flush[hosted] = None
         self.flush_wanted.set()
 
-    def checkpoint(self, leader: HostedPartition) -> None:
-        self.to_checkpoint[leader] = None
+    def checkpoint(self, hosted: HostedPartition) -> None:
+        self.to_checkpoint[hosted] = None
         self.checkpoint_wanted.set()
 
     def retirement(self, partition: Partition) -> None:

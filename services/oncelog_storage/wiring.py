@@ -142,11 +142,11 @@ class StorageRole:
         )
 
     def partition(self, partition: Partition) -> HostedPartition:
-        """Return a replica held here, for tests and the simulator. Raises KafkaError."""
-        return self._replica_manager.ensure(partition)
+        """Return a hosted partition, led or followed, for tests and the simulator. Raises KafkaError."""
+        return self._replica_manager.hosted(partition)
 
     def replicas(self) -> Iterator[HostedPartition]:
-        """Return every replica held here so far, led or followed, for tests and the simulator."""
+        """Return every partition hosted so far, led or followed, for tests and the simulator."""
         return iter(self._replica_manager)
 
     @property

@@ -17,12 +17,6 @@ from crc32c import crc32c
 
 from oncelog.errors import OncelogError
 
-OLD_CHECKS_FILE: Final = "aborted-index-checkpoint"
-"""The file in which older versions keep the checks of aborted indexes alone.
-
-It holds version 1, count, one `baseOffset entries crc` a line, and the CRC-32C of all that. A segment that is not in it
-has no aborted index.
-"""
 ENTRY_BYTES: Final = 34
 _VERSION: Final = "1"
 _ENTRY: Final = struct.Struct(">hqqqq")
@@ -71,7 +65,8 @@ def decode_old_checks(text: str) -> dict[int, AbortedCheck]:
     """Return the check of each segment's aborted index, by the segment's base offset, from the text of
     `OLD_CHECKS_FILE`.
 
-    Raises ValueError.
+    The text is version 1, count, one `baseOffset entries crc` a line, and the CRC-32C of all that. A segment that is
+    not in it has no aborted index. Raises ValueError.
     """
     *lines, crc = text.splitlines() or [""]
     is_whole = len(lines) >= 2 and text.endswith("\n") and int(lines[1]) == len(lines) - 2

@@ -16,7 +16,17 @@ from typing import Final, NamedTuple, TypeVar
 from oncelog.errors import OncelogError
 from oncelog.record.batch import HEADER, HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, largest_timestamp
 from oncelog.record.records import decode_batch
-from oncelog_storage.core.replay import CUT, CUT_HEADER, HeaderFields, whole_batch_at
+from oncelog_storage.core.replay import (
+    BASE_OFFSET,
+    BATCH_LENGTH,
+    BATCH_MAGIC,
+    CUT,
+    CUT_HEADER,
+    LAST_OFFSET_DELTA,
+    LEADER_EPOCH,
+    HeaderFields,
+    whole_batch_at,
+)
 
 _WALK_BYTES: Final = 16 * 1024
 _SCAN_BYTES: Final = 1 << 20
@@ -70,17 +80,18 @@ def find(stretch: Stretch, start: int, offset: int) -> Walk[tuple[int, int]]:
         at = 0
         while at + HEADER_BYTES <= len(chunk):
             fields: HeaderFields = HEADER.unpack_from(chunk, at)
-            if fields[1] < HEADER_BYTES - LENGTH_PREFIX_BYTES or fields[3] != MAGIC:
+            size_bytes = fields[BATCH_LENGTH] + LENGTH_PREFIX_BYTES
+            if size_bytes < HEADER_BYTES or fields[BATCH_MAGIC] != MAGIC:
                 raise BrokenBatch(position + at, "no record batch begins there")
             is_named_by_index = position + at == start and start > 0
-            if is_named_by_index and fields[0] > offset:
-                raise BrokenBatch(start, f"offset {fields[0]} stands before {offset}")
-            if fields[0] > reached and not is_named_by_index:
+            if is_named_by_index and fields[BASE_OFFSET] > offset:
+                raise BrokenBatch(start, f"offset {fields[BASE_OFFSET]} stands before {offset}")
+            if fields[BASE_OFFSET] > reached and not is_named_by_index:
                 yield from check_gap(stretch, position + at, fields)
-            if fields[0] + fields[6] >= offset:
-                return position + at, fields[0]
-            at += fields[1] + LENGTH_PREFIX_BYTES
-            reached = fields[0] + fields[6] + 1
+            if fields[BASE_OFFSET] + fields[LAST_OFFSET_DELTA] >= offset:
+                return position + at, fields[BASE_OFFSET]
+            at += size_bytes
+            reached = fields[BASE_OFFSET] + fields[LAST_OFFSET_DELTA] + 1
             if reached == offset:
                 return position + at, reached
         if at == 0:
@@ -100,7 +111,7 @@ def whole_batches(
     available = stretch.size_bytes - position
     data = yield Read(position, min(available, max(bytes_max, HEADER_BYTES)))
     if len(data) >= HEADER_BYTES:
-        first_bytes = HEADER.unpack_from(data)[1] + LENGTH_PREFIX_BYTES
+        first_bytes = HEADER.unpack_from(data)[BATCH_LENGTH] + LENGTH_PREFIX_BYTES
         if len(data) < first_bytes <= available:
             data = yield Read(position, first_bytes)
     view, at = memoryview(data), 0
@@ -110,12 +121,12 @@ def whole_batches(
             if at and reason in CUT:
                 break
             raise BrokenBatch(position + at, reason)
-        if fields[0] > expected_offset:
+        if fields[BASE_OFFSET] > expected_offset:
             yield from check_gap(stretch, position + at, fields)
-        if fields[0] >= upper_offset:
+        if fields[BASE_OFFSET] >= upper_offset:
             break
-        expected_offset = fields[0] + fields[6] + 1
-        at += fields[1] + LENGTH_PREFIX_BYTES
+        expected_offset = fields[BASE_OFFSET] + fields[LAST_OFFSET_DELTA] + 1
+        at += fields[BATCH_LENGTH] + LENGTH_PREFIX_BYTES
     return (data if at == len(data) else data[:at]), (expected_offset if at else -1)
 
 
@@ -126,11 +137,11 @@ def check_gap(stretch: Stretch, position: int, fields: HeaderFields) -> Walk[Non
     offset of the next batch, or the segment's end.
     """
     bound = stretch.end_offset
-    following = position + fields[1] + LENGTH_PREFIX_BYTES
+    following = position + fields[BATCH_LENGTH] + LENGTH_PREFIX_BYTES
     if following + HEADER_BYTES <= stretch.size_bytes:
-        bound = HEADER.unpack((yield Read(following, HEADER_BYTES)))[0]
-    if 0 <= bound <= fields[0] + fields[6]:
-        raise BrokenBatch(position, f"offset {fields[0]} stands before offset {bound}")
+        bound = HEADER.unpack((yield Read(following, HEADER_BYTES)))[BASE_OFFSET]
+    if 0 <= bound <= fields[BASE_OFFSET] + fields[LAST_OFFSET_DELTA]:
+        raise BrokenBatch(position, f"offset {fields[BASE_OFFSET]} stands before offset {bound}")
 
 
 def scan(
@@ -147,18 +158,18 @@ def scan(
             fields, reason = whole_batch_at(view, at, expected_offset)
             if reason:
                 break
-            if fields[0] > expected_offset:
+            if fields[BASE_OFFSET] > expected_offset:
                 yield from check_gap(stretch, position + at, fields)
             yield (position + at, fields, view, at)
-            expected_offset = fields[0] + fields[6] + 1
-            at += fields[1] + LENGTH_PREFIX_BYTES
+            expected_offset = fields[BASE_OFFSET] + fields[LAST_OFFSET_DELTA] + 1
+            at += fields[BATCH_LENGTH] + LENGTH_PREFIX_BYTES
         position += at
         if not reason:
             chunk_bytes = _SCAN_BYTES
             continue
         needed = HEADER_BYTES
         if reason != CUT_HEADER:
-            needed = fields[1] + LENGTH_PREFIX_BYTES
+            needed = fields[BATCH_LENGTH] + LENGTH_PREFIX_BYTES
         # Asked for a whole batch and cut all the same: the file is shorter than it was.
         is_cut_by_read = at > 0 or needed > chunk_bytes
         if not view or reason not in CUT or position + needed > size_bytes or not is_cut_by_read:
@@ -171,9 +182,9 @@ def largest_first(batches: Iterable[Found], offset_min: int) -> list[tuple[int, 
     first.
     """
     found = [
-        (largest_timestamp(fields), position, fields[0])
+        (largest_timestamp(fields), position, fields[BASE_OFFSET])
         for position, fields, _, _ in batches
-        if fields[0] + fields[6] >= offset_min
+        if fields[BASE_OFFSET] + fields[LAST_OFFSET_DELTA] >= offset_min
     ]
     return sorted(found, key=lambda one: (-one[0], one[1]))
 
@@ -187,7 +198,9 @@ def first_of_largest(batch: Found, offset_min: int) -> tuple[int, int, int] | No
     _, fields, view, at = batch
     records = (one for one in decode_batch(view, at) if one.offset >= offset_min)
     best = max(records, key=lambda one: one.timestamp, default=None)
-    return None if best is None or best.timestamp < 0 else (best.timestamp, best.offset, fields[2])
+    if best is None or best.timestamp < 0:
+        return None
+    return best.timestamp, best.offset, fields[LEADER_EPOCH]
 
 
 def first_not_older(
@@ -199,9 +212,10 @@ def first_not_older(
     None means that no record is. `timestamp` is in ms.
     """
     for _, fields, view, at in batches:
-        if largest_timestamp(fields) < timestamp or fields[0] + fields[6] < offset_min:
+        last_offset = fields[BASE_OFFSET] + fields[LAST_OFFSET_DELTA]
+        if largest_timestamp(fields) < timestamp or last_offset < offset_min:
             continue
         for record in decode_batch(view, at):
             if record.offset >= offset_min and record.timestamp >= timestamp:
-                return record.timestamp, record.offset, fields[2]
+                return record.timestamp, record.offset, fields[LEADER_EPOCH]
     return None

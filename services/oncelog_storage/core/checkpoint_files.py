@@ -1,6 +1,7 @@
-"""The text of checkpoint files and of topic ids, and the names of the partitions' folders in a data folder.
+"""The text of the data folder's checkpoint files; a partition's own are in `core.segment_checks`, `core.leader_epochs`.
 
-A checkpoint has Kafka's format: version 0, count, one `topic partition number` a line. The last line holds the CRC-32C
+The module also knows the text of topic ids, and the names of the partitions' folders. A checkpoint of the data folder
+has Kafka's format: version 0, count, one `topic partition number` a line. The last line holds the CRC-32C
 of the other lines as a partition's number, under a name that no topic may have.
 """
 

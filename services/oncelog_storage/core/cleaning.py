@@ -36,7 +36,21 @@ from oncelog.record.codecs import compress
 from oncelog.record.records import append_record, decode_batch, read_varint
 from oncelog_storage.core.aborted_index import AbortedTransactionEntry
 from oncelog_storage.core.offset_map import OffsetMap
-from oncelog_storage.core.replay import HeaderFields, read_marker
+from oncelog_storage.core.replay import (
+    ATTRIBUTES,
+    BASE_OFFSET,
+    BASE_SEQUENCE,
+    BASE_TIMESTAMP,
+    BATCH_MAGIC,
+    BATCH_MAX_TIMESTAMP,
+    LAST_OFFSET_DELTA,
+    LEADER_EPOCH,
+    PRODUCER_EPOCH,
+    PRODUCER_ID,
+    RECORD_COUNT,
+    HeaderFields,
+    read_marker,
+)
 
 _CRC_FROM: Final = 21
 
@@ -70,11 +84,11 @@ class Transactions:
         """True if this data batch belongs to an aborted transaction. It is called for each data batch, in the log's
         order.
         """
-        if not fields[5] & TRANSACTIONAL:
+        if not fields[ATTRIBUTES] & TRANSACTIONAL:
             return False
-        self._advance(fields[0] + fields[6])
-        self._with_data.add(fields[9])
-        return fields[9] in self._aborted
+        self._advance(fields[BASE_OFFSET] + fields[LAST_OFFSET_DELTA])
+        self._with_data.add(fields[PRODUCER_ID])
+        return fields[PRODUCER_ID] in self._aborted
 
     def may_go(self, fields: HeaderFields, marker: tuple[bool, int] | None) -> bool:
         """True if this control batch may be dropped, because the pass saw no data of its transaction.
@@ -82,10 +96,10 @@ class Transactions:
         It is called for each control batch, in the log's order. `marker` is (True for a commit, coordinator epoch);
         None: the batch ends no transaction, and may go if it is empty.
         """
-        self._advance(fields[0] + fields[6])
-        producer_id = fields[9]
+        self._advance(fields[BASE_OFFSET] + fields[LAST_OFFSET_DELTA])
+        producer_id = fields[PRODUCER_ID]
         if marker is None:
-            return fields[12] == 0
+            return fields[RECORD_COUNT] == 0
         had_data = producer_id in self._with_data
         self._with_data.discard(producer_id)
         is_commit, _ = marker
@@ -113,14 +127,14 @@ def learn_keys(
     `transactions` must know the aborted transactions that end at or behind `start`. Raises `corrupt_errors()`,
     KafkaError.
     """
-    last_offset = fields[0] + fields[6]
+    last_offset = fields[BASE_OFFSET] + fields[LAST_OFFSET_DELTA]
     if last_offset < start:
         return True
     if offset_map.is_full:
         return False
-    if fields[5] & CONTROL:
+    if fields[ATTRIBUTES] & CONTROL:
         transactions.may_go(fields, read_marker(batch, 0, len(batch)))
-    elif not transactions.is_aborted_data(fields) and fields[12]:
+    elif not transactions.is_aborted_data(fields) and fields[RECORD_COUNT]:
         put = offset_map.put
         for record in records_of(uncompressed(batch)):
             if record.key is not None and record.offset >= start:
@@ -154,15 +168,15 @@ class BatchCleaner:
         `is_last` says that it is the last batch of its segment. Raises `corrupt_errors()` and KafkaError for bytes that
         are no batch.
         """
-        if fields[5] & CONTROL:
+        if fields[ATTRIBUTES] & CONTROL:
             return self._marker(fields, batch, is_last=is_last)
         is_aborted = self._transactions.is_aborted_data(fields)
-        if fields[12] and not is_aborted:
+        if fields[RECORD_COUNT] and not is_aborted:
             kept = self._data(fields, batch)
             if kept is not None:
                 return kept
         if is_last or self._is_last_word(fields):
-            return batch if fields[12] == 0 else _emptied(fields)
+            return batch if fields[RECORD_COUNT] == 0 else _emptied(fields)
         return None
 
     def _marker(self, fields: HeaderFields, batch: memoryview, *, is_last: bool) -> Buffer | None:
@@ -170,25 +184,25 @@ class BatchCleaner:
         if not may_go or is_last or self._is_last_word(fields):
             # A producer's last marker also tells its epoch: emptied, as Kafka does it, it would tell nothing.
             return batch
-        if fields[12] == 0:
+        if fields[RECORD_COUNT] == 0:
             return None
-        if not fields[5] & DELETE_HORIZON:
-            return _with_horizon(fields, batch, [True] * fields[12], self._horizon)
-        return None if fields[7] <= self._now else batch
+        if not fields[ATTRIBUTES] & DELETE_HORIZON:
+            return _with_horizon(fields, batch, [True] * fields[RECORD_COUNT], self._horizon)
+        return None if fields[BASE_TIMESTAMP] <= self._now else batch
 
     def _is_last_word(self, fields: HeaderFields) -> bool:
-        word = self._last_words.get(fields[9]) if fields[9] >= 0 else None
+        word = self._last_words.get(fields[PRODUCER_ID]) if fields[PRODUCER_ID] >= 0 else None
         if word is None:
             return False
-        if fields[5] & CONTROL:
-            return word.data_offset < 0 and word.producer_epoch == fields[10]
-        return word.data_offset == fields[0] + fields[6]
+        if fields[ATTRIBUTES] & CONTROL:
+            return word.data_offset < 0 and word.producer_epoch == fields[PRODUCER_EPOCH]
+        return word.data_offset == fields[BASE_OFFSET] + fields[LAST_OFFSET_DELTA]
 
     def _data(self, fields: HeaderFields, batch: memoryview) -> Buffer | None:
         """Return what stays of a data batch that has records and was not aborted; None if no record stays."""
         is_latest, latest_offset = self._map.is_latest, self._map.latest_offset
-        has_horizon = bool(fields[5] & DELETE_HORIZON)
-        drops_tombstones = has_horizon and fields[7] <= self._now
+        has_horizon = bool(fields[ATTRIBUTES] & DELETE_HORIZON)
+        drops_tombstones = has_horizon and fields[BASE_TIMESTAMP] <= self._now
         keep: list[bool] = []
         max_timestamp, has_tombstone = int(NO_TIMESTAMP), False
         plain = uncompressed(batch)
@@ -210,9 +224,11 @@ class BatchCleaner:
         if all(keep):
             return batch
         body = _spliced(memoryview(plain)[HEADER_BYTES:], keep)
-        if fields[5] & LOG_APPEND_TIME:
-            max_timestamp = fields[8]
-        return _batch(fields, fields[5], body, fields[7], max_timestamp, sum(keep))
+        if fields[ATTRIBUTES] & LOG_APPEND_TIME:
+            max_timestamp = fields[BATCH_MAX_TIMESTAMP]
+        return _batch(
+            fields, fields[ATTRIBUTES], body, fields[BASE_TIMESTAMP], max_timestamp, sum(keep)
+        )
 
 
 def _spliced(body: memoryview, keep: Sequence[bool]) -> bytes:
@@ -239,15 +255,19 @@ def _with_horizon(
     max_timestamp, count = int(NO_TIMESTAMP), 0
     for record, stays in zip(decode_batch(batch), keep, strict=True):
         if stays:
-            append_record(body, record, record.offset - fields[0], record.timestamp - horizon)
+            append_record(
+                body, record, record.offset - fields[BASE_OFFSET], record.timestamp - horizon
+            )
             max_timestamp = max(max_timestamp, record.timestamp)
             count += 1
-    return _batch(fields, fields[5] | DELETE_HORIZON, bytes(body), horizon, max_timestamp, count)
+    return _batch(
+        fields, fields[ATTRIBUTES] | DELETE_HORIZON, bytes(body), horizon, max_timestamp, count
+    )
 
 
 def _emptied(fields: HeaderFields) -> bytearray:
-    attributes = fields[5] & ~(CODEC_MASK | DELETE_HORIZON)
-    return _batch(fields, attributes, b"", NO_TIMESTAMP, fields[8], 0)
+    attributes = fields[ATTRIBUTES] & ~(CODEC_MASK | DELETE_HORIZON)
+    return _batch(fields, attributes, b"", NO_TIMESTAMP, fields[BATCH_MAX_TIMESTAMP], 0)
 
 
 def _batch(
@@ -265,16 +285,18 @@ def _batch(
     HEADER.pack_into(
         batch,
         0,
-        fields[0],
+        fields[BASE_OFFSET],
         len(batch) - LENGTH_PREFIX_BYTES,
-        fields[2],
-        fields[3],
+        fields[LEADER_EPOCH],
+        fields[BATCH_MAGIC],
         0,
         attributes,
-        fields[6],
+        fields[LAST_OFFSET_DELTA],
         base_timestamp,
         max_timestamp,
-        *fields[9:12],
+        fields[PRODUCER_ID],
+        fields[PRODUCER_EPOCH],
+        fields[BASE_SEQUENCE],
         record_count,
     )
     batch[17:21] = crc32c(memoryview(batch)[_CRC_FROM:]).to_bytes(4, "big")

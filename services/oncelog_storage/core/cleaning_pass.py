@@ -21,7 +21,14 @@ from oncelog_storage.core.aborted_index import AbortedTransactionEntry
 from oncelog_storage.core.cleaning import BatchCleaner, LastWord, Transactions, learn_keys
 from oncelog_storage.core.offset_map import OffsetMap
 from oncelog_storage.core.producer_state import ProducerEntry
-from oncelog_storage.core.replay import CUT, HeaderFields, whole_batch_at
+from oncelog_storage.core.replay import (
+    BASE_OFFSET,
+    BATCH_LENGTH,
+    CUT,
+    LAST_OFFSET_DELTA,
+    HeaderFields,
+    whole_batch_at,
+)
 
 CHUNK_BYTES: Final = 1 << 20
 
@@ -98,11 +105,11 @@ def batches_in(source: Source) -> Generator[ReadSource | _Batch, bytes, None]:
             fields, reason = whole_batch_at(view, at, expected)
             if reason:
                 break
-            size_bytes = fields[1] + LENGTH_PREFIX_BYTES
-            expected = fields[0] + fields[6] + 1
+            size_bytes = fields[BATCH_LENGTH] + LENGTH_PREFIX_BYTES
+            expected = fields[BASE_OFFSET] + fields[LAST_OFFSET_DELTA] + 1
             if expected > source.end_offset:
                 # The CRC does not cover a batch's offset, and a wrong one would be written anew.
-                reason = f"offset {fields[0]} stands before {source.end_offset}"
+                reason = f"offset {fields[BASE_OFFSET]} stands before {source.end_offset}"
                 break
             yield position + at, fields, view[at : at + size_bytes]
             at += size_bytes

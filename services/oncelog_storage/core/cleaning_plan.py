@@ -176,7 +176,7 @@ HostedT = TypeVar("HostedT", bound=PartitionReplica)
 
 
 class Chosen(NamedTuple, Generic[HostedT]):
-    leader: HostedT
+    hosted: HostedT
     sealed: Sequence[SegmentFacts]
     range: CleanableRange
 
@@ -197,28 +197,28 @@ class CleaningChoices(Generic[HostedT]):
         """The number of logs that are not cleaned any more, because an attempt to clean them failed."""
         return len(self._given_up)
 
-    def give_up(self, leader: HostedT) -> None:
-        self._given_up[leader] = leader.log.truncation_count
+    def give_up(self, hosted: HostedT) -> None:
+        self._given_up[hosted] = hosted.log.truncation_count
 
-    def may_clean(self, leader: HostedT) -> bool:
-        log = leader.log
+    def may_clean(self, hosted: HostedT) -> bool:
+        log = hosted.log
         return (
-            leader.config.is_compacted
-            and leader.offline is None
+            hosted.config.is_compacted
+            and hosted.offline is None
             and bool(log.segments)
-            and self._given_up.get(leader) != log.truncation_count
+            and self._given_up.get(hosted) != log.truncation_count
         )
 
     @staticmethod
     def look(
-        leader: HostedT,
+        hosted: HostedT,
         sealed: Sequence[SegmentFacts],
         cleaned: Mapping[Partition, int],
         limit: int,
         now: int,
     ) -> Chosen[HostedT]:
-        rules, cleaned_to = CompactionRules.of(leader.config), cleaned.get(leader.partition, 0)
-        return Chosen(leader, sealed, cleanable_range(sealed, cleaned_to, limit, rules, now))
+        rules, cleaned_to = CompactionRules.of(hosted.config), cleaned.get(hosted.partition, 0)
+        return Chosen(hosted, sealed, cleanable_range(sealed, cleaned_to, limit, rules, now))
 
     @staticmethod
     def in_order(looked: Iterable[Chosen[HostedT]]) -> list[Chosen[HostedT]]:

@@ -6,7 +6,17 @@ from typing import NamedTuple
 from oncelog.errors import OncelogError
 from oncelog.record.batch import LENGTH_PREFIX_BYTES, largest_timestamp
 from oncelog_storage.core.log_state import LogState
-from oncelog_storage.core.replay import HeaderFields, replay_batch, whole_batch_at
+from oncelog_storage.core.replay import (
+    BASE_OFFSET,
+    BATCH_LENGTH,
+    LAST_OFFSET_DELTA,
+    LEADER_EPOCH,
+    PRODUCER_ID,
+    RECORD_COUNT,
+    HeaderFields,
+    replay_batch,
+    whole_batch_at,
+)
 from oncelog_storage.core.segment_state import Addition, SegmentState, must_roll
 
 
@@ -24,7 +34,7 @@ class CopiedBatch(NamedTuple):
 
     @property
     def last_offset(self) -> int:
-        return self.fields[0] + self.fields[6]
+        return self.fields[BASE_OFFSET] + self.fields[LAST_OFFSET_DELTA]
 
     @property
     def added(self) -> Addition:
@@ -37,9 +47,9 @@ def begins_before(log: LogState, view: memoryview) -> int | None:
     The leader's log start may lie inside of that batch.
     """
     fields, reason = whole_batch_at(view, 0, -1)
-    if reason or not fields[0] < log.log_end_offset <= fields[0] + fields[6]:
-        return None
-    return fields[0]
+    base_offset = fields[BASE_OFFSET]
+    last_offset = base_offset + fields[LAST_OFFSET_DELTA]
+    return base_offset if not reason and base_offset < log.log_end_offset <= last_offset else None
 
 
 def copied_batches(log: LogState, view: memoryview) -> list[CopiedBatch]:
@@ -51,15 +61,15 @@ def copied_batches(log: LogState, view: memoryview) -> list[CopiedBatch]:
     at, end, epoch = 0, log.log_end_offset, log.leader_epochs.latest
     while at < len(view):
         fields, reason = whole_batch_at(view, at, -1)
-        if not reason and fields[0] < end:
-            reason = f"offset {fields[0]} stands where {end} or more was expected"
-        if not reason and fields[2] < epoch:
-            reason = f"leader epoch {fields[2]} follows {epoch}"
+        if not reason and fields[BASE_OFFSET] < end:
+            reason = f"offset {fields[BASE_OFFSET]} stands where {end} or more was expected"
+        if not reason and fields[LEADER_EPOCH] < epoch:
+            reason = f"leader epoch {fields[LEADER_EPOCH]} follows {epoch}"
         if reason:
             raise NoCopy(f"{log.partition}: the leader sent what is no copy: {reason}")
-        batch = CopiedBatch(fields, at, fields[1] + LENGTH_PREFIX_BYTES)
+        batch = CopiedBatch(fields, at, fields[BATCH_LENGTH] + LENGTH_PREFIX_BYTES)
         batches.append(batch)
-        end, epoch = batch.last_offset + 1, fields[2]
+        end, epoch = batch.last_offset + 1, fields[LEADER_EPOCH]
         at += batch.size_bytes
     return batches
 
@@ -93,8 +103,8 @@ def wrote_copied(
     """
     for batch in run:
         fields = batch.fields
-        if fields[2] > log.leader_epochs.latest:
-            log.leader_epochs.assign(fields[2], fields[0])
+        if fields[LEADER_EPOCH] > log.leader_epochs.latest:
+            log.leader_epochs.assign(fields[LEADER_EPOCH], fields[BASE_OFFSET])
         segment.index_batch(
             position + batch.at - run[0].at,
             batch.size_bytes,
@@ -102,12 +112,12 @@ def wrote_copied(
             largest_timestamp(fields),
             log.config.index_interval_bytes,
         )
-        if fields[9] >= 0:
+        if fields[PRODUCER_ID] >= 0:
             segment.ended(replay_batch(log.producers, fields, view, batch.at))
-        log.appended(batch.size_bytes, batch.last_offset + 1, fields[12])
+        log.appended(batch.size_bytes, batch.last_offset + 1, fields[RECORD_COUNT])
 
 
 def has_gap(log_end_offset: int, run: Sequence[CopiedBatch]) -> bool:
     """True if a batch does not follow the one before it, or the log's end: the leader's log was cleaned."""
     ends = (log_end_offset, *(batch.last_offset + 1 for batch in run))
-    return any(batch.fields[0] != end for batch, end in zip(run, ends, strict=False))
+    return any(batch.fields[BASE_OFFSET] != end for batch, end in zip(run, ends, strict=False))

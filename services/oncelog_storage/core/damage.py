@@ -12,7 +12,17 @@ from crc32c import crc32c
 
 from oncelog.record.batch import CODEC_MASK, HEADER, HEADER_BYTES, LENGTH_PREFIX_BYTES
 from oncelog.wording import counted
-from oncelog_storage.core.replay import CUT, HeaderFields, whole_batch_at
+from oncelog_storage.core.replay import (
+    ATTRIBUTES,
+    BASE_OFFSET,
+    BATCH_CRC,
+    BATCH_LENGTH,
+    CUT,
+    LAST_OFFSET_DELTA,
+    RECORD_COUNT,
+    HeaderFields,
+    whole_batch_at,
+)
 
 SEARCHED_BYTES_MAX: Final = 64 * 1024 * 1024
 _PAGE_BYTES: Final = 4096
@@ -53,10 +63,10 @@ def sound_batches(data: bytes, at: int, expected_offset: int) -> Iterator[Header
     view = memoryview(data)
     while at + HEADER_BYTES <= len(data):
         fields, reason = whole_batch_at(view, at, expected_offset)
-        if not reason and fields[0] < expected_offset + _OFFSETS_AHEAD_MAX:
+        if not reason and fields[BASE_OFFSET] < expected_offset + _OFFSETS_AHEAD_MAX:
             yield fields
-            expected_offset = fields[0] + fields[6] + 1
-            at += fields[1] + LENGTH_PREFIX_BYTES
+            expected_offset = fields[BASE_OFFSET] + fields[LAST_OFFSET_DELTA] + 1
+            at += fields[BATCH_LENGTH] + LENGTH_PREFIX_BYTES
             continue
         found = _next_candidate(data, at + 1, expected_offset)
         if found < 0:
@@ -79,8 +89,8 @@ def counted_in(data: bytes, expected_offset: int) -> Behind:
     """Return the number of records and bytes that can still be read in one file's `data`."""
     headers = list(sound_batches(data, 0, expected_offset))
     return Behind(
-        sum(fields[12] for fields in headers),
-        sum(fields[1] + LENGTH_PREFIX_BYTES for fields in headers),
+        sum(fields[RECORD_COUNT] for fields in headers),
+        sum(fields[BATCH_LENGTH] + LENGTH_PREFIX_BYTES for fields in headers),
         1 if headers else 0,
     )
 
@@ -93,7 +103,8 @@ def is_unfinished_write(data: bytes, size_bytes: int, reason: str, offset: int) 
     """
     if reason not in CUT or size_bytes > SEARCHED_BYTES_MAX:
         return False
-    if len(data) >= HEADER_BYTES and crc32c(data[_CRC_FROM:]) == HEADER.unpack_from(data)[4]:
+    stated_crc = HEADER.unpack_from(data)[BATCH_CRC] if len(data) >= HEADER_BYTES else None
+    if crc32c(data[_CRC_FROM:]) == stated_crc:
         return False
     return next(sound_batches(data, 0, offset), None) is None or _ends_in_a_record(data, offset)
 
@@ -118,8 +129,13 @@ def _ends_in_a_record(data: bytes, offset: int) -> bool:
     batch. A compressed batch does not show its records, so the result is False.
     """
     fields = HEADER.unpack_from(data)
-    count, batch_end = fields[12], fields[1] + LENGTH_PREFIX_BYTES
-    if fields[0] != offset or fields[5] & CODEC_MASK or count < 1 or fields[6] != count - 1:
+    count, batch_end = fields[RECORD_COUNT], fields[BATCH_LENGTH] + LENGTH_PREFIX_BYTES
+    if (
+        fields[BASE_OFFSET] != offset
+        or fields[ATTRIBUTES] & CODEC_MASK
+        or count < 1
+        or fields[LAST_OFFSET_DELTA] != count - 1
+    ):
         return False
     at = HEADER_BYTES
     try:
@@ -154,7 +170,7 @@ def _has_lost_page(data: bytes, position: int) -> bool:
     """True if a page of the file has only zeros up to its end, as a power cut leaves it. Only pages that hold a part of
     the batch at `position` are looked at.
     """
-    claimed = HEADER.unpack_from(data)[1] if len(data) >= HEADER_BYTES else 0
+    claimed = HEADER.unpack_from(data)[BATCH_LENGTH] if len(data) >= HEADER_BYTES else 0
     end = min(max(claimed + LENGTH_PREFIX_BYTES, HEADER_BYTES), len(data))
     begin = 0
     while begin < end:

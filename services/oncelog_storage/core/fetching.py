@@ -136,16 +136,16 @@ class Fetching(Generic[HostedT]):
         if not self._request.changes_only:
             return False
         try:
-            leader = self._replica_manager.get(part.topic, part.partition)
+            led = self._replica_manager.led(part.topic, part.partition)
         except KafkaError:
             return False
-        log, high_watermark = leader.log, leader.high_watermark
-        upper = leader.last_stable_offset if self._is_committed_only else high_watermark
+        log, high_watermark = led.log, led.high_watermark
+        upper = led.last_stable_offset if self._is_committed_only else high_watermark
         return (
             upper <= part.fetch_offset <= log.log_end_offset
             and high_watermark == part.known_high_watermark
             and log.log_start_offset == part.known_log_start_offset
-            and part.current_leader_epoch in (-1, leader.leadership.leader_epoch)
+            and part.current_leader_epoch in (-1, led.leadership.leader_epoch)
             and part.topic_id in (b"", log.topic_id)
         )
 
@@ -177,23 +177,23 @@ class Fetching(Generic[HostedT]):
 
     def _read(self, part: FetchPartition, answer: FetchedPartition) -> Walk[HostedT, int]:
         """Fill the partition's response, and return its bytes of records. Raises KafkaError."""
-        leader = self._replica_manager.get(part.topic, part.partition)
-        leader.require_topic(part.topic_id, ErrorCode.INCONSISTENT_TOPIC_ID)
-        leader.require_leader_epoch(part.current_leader_epoch)
-        log, offset = leader.log, part.fetch_offset
-        last_stable_offset = leader.last_stable_offset
-        answer.high_watermark = leader.high_watermark
+        led = self._replica_manager.led(part.topic, part.partition)
+        led.require_topic(part.topic_id, ErrorCode.INCONSISTENT_TOPIC_ID)
+        led.require_leader_epoch(part.current_leader_epoch)
+        log, offset = led.log, part.fetch_offset
+        last_stable_offset = led.last_stable_offset
+        answer.high_watermark = led.high_watermark
         answer.last_stable_offset = last_stable_offset
         answer.log_start_offset = log.log_start_offset
-        answer.leader = leader.leadership.leader
-        answer.leader_epoch = leader.leadership.leader_epoch
+        answer.leader = led.leadership.leader
+        answer.leader_epoch = led.leadership.leader_epoch
         if not log.log_start_offset <= offset <= log.log_end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         if self._request.read_to_log_end:
-            yield AdmitLoader(leader, self._request.coordinator_epoch)
+            yield AdmitLoader(led, self._request.coordinator_epoch)
             upper = log.log_end_offset
         else:
-            upper = last_stable_offset if self._is_committed_only else leader.high_watermark
+            upper = last_stable_offset if self._is_committed_only else led.high_watermark
         bytes_max = min(part.max_bytes or _ANY_BYTES, self._left_bytes)
         is_first = self.total_bytes == 0
         if offset >= upper:
@@ -201,7 +201,7 @@ class Fetching(Generic[HostedT]):
         if bytes_max <= 0 and not is_first:
             self.is_full = True
             return 0
-        records, next_offset = yield from _read_past_empty(leader, offset, upper, max(bytes_max, 1))
+        records, next_offset = yield from _read_past_empty(led, offset, upper, max(bytes_max, 1))
         self.is_full = self.is_full or next_offset < upper
         if not records:
             return 0
@@ -210,7 +210,7 @@ class Fetching(Generic[HostedT]):
             return 0
         answer.records = records
         if self._is_committed_only:
-            aborted = yield FindAborted(leader, offset, next_offset)
+            aborted = yield FindAborted(led, offset, next_offset)
             assert isinstance(aborted, Sequence)
             for entry in aborted:
                 assert isinstance(entry, AbortedTransactionEntry)
@@ -218,7 +218,7 @@ class Fetching(Generic[HostedT]):
                     producer_id=entry.producer_id, first_offset=entry.first_offset
                 )
         if not (self._request.read_to_log_end or self._request.uncounted):
-            self.given.append((leader.counts, len(records), next_offset - offset))
+            self.given.append((led.counts, len(records), next_offset - offset))
         return len(records)
 
     def count_given(self) -> None:
@@ -240,19 +240,19 @@ class Fetching(Generic[HostedT]):
 
 
 def _read_past_empty(
-    leader: HostedT, offset: int, upper: int, bytes_max: int
+    hosted: HostedT, offset: int, upper: int, bytes_max: int
 ) -> Generator[Need[HostedT], Found, LogSlice]:
     """Read batches, and go on past those that compaction has emptied if more follows.
 
     librdkafka takes a response without a message for one that its limit has cut, doubles the limit, and gives up after
     the eleventh.
     """
-    found = yield ReadBatches(leader, offset, upper, bytes_max)
+    found = yield ReadBatches(hosted, offset, upper, bytes_max)
     assert isinstance(found, LogSlice)
     for _ in range(_EMPTY_READS_MAX):
         if not found.records or not _is_empty(found.records) or found.next_offset >= upper:
             break
-        following = yield ReadBatches(leader, found.next_offset, upper, bytes_max)
+        following = yield ReadBatches(hosted, found.next_offset, upper, bytes_max)
         assert isinstance(following, LogSlice)
         if not following.records:
             break

@@ -123,7 +123,7 @@ class Change(Enum):
     CONFIG = "config"
     """The topic is the same, but settings of the node or of the cluster may have changed."""
     DROP = "drop"
-    LEAD = "lead"
+    TOPIC = "topic"
     """The topic changed: its config, leadership and replicas may be others."""
 
 
@@ -140,24 +140,24 @@ def change_of(
         return Change.DROP
     if log.partition.partition >= len(new.partitions):
         return Change.DROP
-    return Change.LEAD
+    return Change.TOPIC
 
 
 # Coordinator epochs (ADR 0016).
 
 
 def require_newest_coordinator(
-    leader: PartitionReplica, coordinator_epoch: int, epoch_of_image: int | None
+    led: PartitionReplica, coordinator_epoch: int, epoch_of_image: int | None
 ) -> None:
     """Refuse a coordinator that is not the newest.
 
     Raises KafkaError if the metadata image, or the partition, knows a higher coordinator epoch.
     """
-    newest = max(leader.coordinator_epoch, -1 if epoch_of_image is None else epoch_of_image)
+    newest = max(led.coordinator_epoch, -1 if epoch_of_image is None else epoch_of_image)
     if coordinator_epoch < newest:
         raise KafkaError(
             ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-            f"coordinator epoch {coordinator_epoch} of {leader.partition} is older than {newest}",
+            f"coordinator epoch {coordinator_epoch} of {led.partition} is older than {newest}",
         )
 
 

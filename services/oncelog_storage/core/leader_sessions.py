@@ -32,15 +32,15 @@ from oncelog_storage.core.replica_session import FollowedPartition, ReplicaSessi
 PARTITION_BYTES_MAX: Final = 1 << 20
 
 HostedT = TypeVar("HostedT", bound=PartitionReplica)
-HeldT = TypeVar("HeldT", bound=PartitionReplica, covariant=True)
+HostedT_co = TypeVar("HostedT_co", bound=PartitionReplica, covariant=True)
 SessionT = TypeVar("SessionT", bound=ReplicaSession)
 
 
-class HostedPartitions(Protocol[HeldT]):
+class HostedPartitions(Protocol[HostedT_co]):
     """The partitions that this node hosts, as the fetch sessions of followers use them."""
 
-    def ensure(self, partition: Partition) -> HeldT:
-        """Return the hosted partition. Raises KafkaError if this node does not host it."""
+    def hosted(self, partition: Partition) -> HostedT_co:
+        """Return the partition, led here or followed. Raises KafkaError if this node is none of its replicas."""
         ...
 
     def leader_of(self, partition: Partition) -> tuple[int, int]: ...
@@ -155,7 +155,7 @@ class LeaderSessions(Generic[HostedT, SessionT]):
 
         Raises KafkaError if it is unknown, not led here or offline, or if the follower knows another leader epoch.
         """
-        hosted = self._replica_manager.ensure(followed.partition)
+        hosted = self._replica_manager.hosted(followed.partition)
         followed.watch(hosted)
         hosted.require_leader()
         hosted.require_leader_epoch(followed.current_leader_epoch)

@@ -77,14 +77,14 @@ class StartQuestions:
         self._by_transaction: dict[tuple[str, int], list[StartQuestion]] = {}
         for partition, group in groups.items():
             try:
-                leader = replica_manager.get(*partition)
+                led = replica_manager.led(*partition)
             except KafkaError:
                 continue
             for wanted, _ in group:
-                if needs_its_start(leader, wanted):
+                if needs_its_start(led, wanted):
                     key = (wanted.transactional_id, wanted.producer_id)
                     questions = self._by_transaction.setdefault(key, [])
-                    questions.append(StartQuestion.about(leader, wanted))
+                    questions.append(StartQuestion.about(led, wanted))
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
         """Yield (transactional.id, producer id) of each transaction whose coordinator must be asked for its start."""
@@ -114,10 +114,10 @@ def require_own_marker(partition: Partition) -> None:
         )
 
 
-def awaited_offset(leader: PartitionReplica, codes: Sequence[ErrorCode]) -> int | None:
+def awaited_offset(led: PartitionReplica, codes: Sequence[ErrorCode]) -> int | None:
     """Return the offset whose commit the response must wait for: the last marker's. None: there is nothing to wait
     for.
     """
-    last_offset = leader.log.log_end_offset - 1
-    is_awaited = leader.high_watermark <= last_offset and ErrorCode.NONE in codes
+    last_offset = led.log.log_end_offset - 1
+    is_awaited = led.high_watermark <= last_offset and ErrorCode.NONE in codes
     return last_offset if is_awaited else None

@@ -12,14 +12,14 @@ from oncelog.ids import Partition
 
 FieldValue: TypeAlias = Any
 """The value of a field that is given by name. Each field has its own type, and protobuf's `add` states none."""
-HeldT = TypeVar("HeldT", covariant=True)
+LedT = TypeVar("LedT", covariant=True)
 MessageT = TypeVar("MessageT", covariant=True)
 
 
-class LedPartitions(Protocol[HeldT]):
+class LedPartitions(Protocol[LedT]):
     """The partitions that this node leads, as the handling of a request looks them up."""
 
-    def get(self, topic: str, partition: int) -> HeldT:
+    def led(self, topic: str, partition: int) -> LedT:
         """Return the partition that this node leads. Raises KafkaError if it is unknown, led elsewhere, or offline."""
         ...
 

@@ -52,7 +52,7 @@ Walk = Generator[Query, int | Listed | None, Listed | None]
 
 
 def list_offset(
-    leader: PartitionReplica, timestamp: int, *, is_committed_only: bool
+    led: PartitionReplica, timestamp: int, *, is_committed_only: bool
 ) -> Generator[Query, int | Listed | None, Listed]:
     """Return (timestamp, offset, leader epoch) for ListOffsets (docs/kafka-facts.md, 3); -1 for each part that is
     unknown.
@@ -60,11 +60,11 @@ def list_offset(
     A timestamp finds the first record that is not older. A record at or above what the reader may see counts as not
     found. Raises KafkaError.
     """
-    log = leader.log
-    upper = leader.last_stable_offset if is_committed_only else leader.high_watermark
+    log = led.log
+    upper = led.last_stable_offset if is_committed_only else led.high_watermark
     if timestamp == LATEST:
-        _require_known_high_watermark(leader)
-        return -1, upper, leader.leadership.leader_epoch
+        _require_known_high_watermark(led)
+        return -1, upper, led.leadership.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = log.log_start_offset
         return -1, start, log.leader_epochs.leader_epoch_of(start)
@@ -73,17 +73,17 @@ def list_offset(
             ErrorCode.UNSUPPORTED_VERSION, f"ListOffsets knows no special timestamp {timestamp}"
         )
     if timestamp == MAX_TIMESTAMP:
-        found = yield from _first_of_largest(leader)
+        found = yield from _first_of_largest(led)
     else:
-        found = yield from _first_not_older(leader, timestamp)
+        found = yield from _first_not_older(led, timestamp)
     if found is None or found[1] >= upper:
-        _require_known_high_watermark(leader)
+        _require_known_high_watermark(led)
         return NOT_FOUND
     return found
 
 
-def _first_not_older(leader: PartitionReplica, timestamp: int) -> Walk:
-    log = leader.log
+def _first_not_older(led: PartitionReplica, timestamp: int) -> Walk:
+    log = led.log
     for index, segment in enumerate(log.segments):
         if segment.size_bytes == 0:
             continue
@@ -98,9 +98,9 @@ def _first_not_older(leader: PartitionReplica, timestamp: int) -> Walk:
     return None
 
 
-def _first_of_largest(leader: PartitionReplica) -> Walk:
+def _first_of_largest(led: PartitionReplica) -> Walk:
     """Return the first record with the largest timestamp that the log still has (KIP-734)."""
-    log, best = leader.log, None
+    log, best = led.log, None
     largest: list[tuple[int, int]] = []
     for index, segment in enumerate(log.segments):
         if segment.size_bytes:
@@ -121,66 +121,66 @@ def _first_of_largest(leader: PartitionReplica) -> Walk:
     return best
 
 
-def inherited_end(leader: PartitionReplica) -> int | None:
+def inherited_end(led: PartitionReplica) -> int | None:
     """Return the offset where this leader epoch began, if the leader does not know yet whether all below it is
     committed. None: it knows.
 
     Meanwhile it may answer no smaller end offset, because its predecessor may have committed more. The next fetches of
     followers tell the leader (KIP-207).
     """
-    replicas = leader.replicas
-    if replicas is None or leader.high_watermark >= replicas.epoch_start_offset:
+    replicas = led.replicas
+    if replicas is None or led.high_watermark >= replicas.epoch_start_offset:
         return None
     return replicas.epoch_start_offset
 
 
-def _require_known_high_watermark(leader: PartitionReplica) -> None:
+def _require_known_high_watermark(led: PartitionReplica) -> None:
     """Check that the leader knows the high watermark. Raises KafkaError, which clients retry."""
-    if inherited_end(leader) is not None:
+    if inherited_end(led) is not None:
         raise KafkaError(
             ErrorCode.OFFSET_NOT_AVAILABLE,
-            f"the leader of {leader.partition} does not know its end yet",
+            f"the leader of {led.partition} does not know its end yet",
         )
 
 
-def end_offset_for(leader: PartitionReplica, leader_epoch: int) -> tuple[int, int]:
+def end_offset_for(led: PartitionReplica, leader_epoch: int) -> tuple[int, int]:
     """Return (leader epoch, end offset) for OffsetsForLeaderEpoch (KIP-101); (-1, -1) if unknown.
 
     The current epoch ends at the log's end even before it has written anything.
     """
-    log = leader.log
-    if leader_epoch == leader.leadership.leader_epoch:
+    log = led.log
+    if leader_epoch == led.leadership.leader_epoch:
         return leader_epoch, log.log_end_offset
     return log.leader_epochs.end_offset_for(leader_epoch, log.log_end_offset)
 
 
-def delete_records(leader: PartitionReplica, before_offset: int) -> int:
+def delete_records(led: PartitionReplica, before_offset: int) -> int:
     """Move the log's start up to `before_offset` (-1: the HW). Return the new start.
 
     Raises KafkaError: POLICY_VIOLATION for a compacted topic, whose last values must stay, and OFFSET_OUT_OF_RANGE
     beyond the HW.
     """
-    if not leader.config.is_deleted:
+    if not led.config.is_deleted:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,
-            f"{leader.partition} has cleanup.policy=compact: its records cannot be deleted by offset",
+            f"{led.partition} has cleanup.policy=compact: its records cannot be deleted by offset",
         )
-    offset = leader.high_watermark if before_offset == -1 else before_offset
-    if not 0 <= offset <= leader.high_watermark:
+    offset = led.high_watermark if before_offset == -1 else before_offset
+    if not 0 <= offset <= led.high_watermark:
         raise KafkaError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"offset {offset} of {leader.partition} is outside 0 to {leader.high_watermark}",
+            f"offset {offset} of {led.partition} is outside 0 to {led.high_watermark}",
         )
-    log = leader.log
+    log = led.log
     if offset > log.log_start_offset:
         log.advance_log_start(offset)
         log.leader_epochs.truncate_to_start(offset)
     return log.log_start_offset
 
 
-def low_watermark(leader: PartitionReplica) -> int:
+def low_watermark(led: PartitionReplica) -> int:
     """Return the smallest log start of the in-sync replicas. No replica serves records below it."""
-    state, smallest = leader.replicas, leader.log.log_start_offset
+    state, smallest = led.replicas, led.log.log_start_offset
     if state is None:
         return smallest
     for node_id, progress in state.followers.items():

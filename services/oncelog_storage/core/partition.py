@@ -1,4 +1,4 @@
-"""A partition as its leader sees it: who may append, what is committed, and what a reader may see.
+"""A partition that this node leads or follows: who may append, what is committed, and what a reader may see.
 
 ```
 LSO ≤ HW ≤ LEO     LEO grows with each write
@@ -7,8 +7,9 @@ LSO ≤ HW ≤ LEO     LEO grows with each write
 ```
 
 Pure: nothing here writes, waits or reads a clock. `HostedPartition` asks for a decision and makes the write in one
-synchronous step, so no lock is needed. Methods named `move_…` return whether the high watermark moved. Expected
-refusals are `KafkaError`s that the servicer turns into codes; times are milliseconds since 1970.
+synchronous step, so no lock is needed. Methods named `move_…` return whether the high watermark moved. At a follower
+`follow_high_watermark` moves it and wakes nobody: no reader waits there today (KIP-392 would have to wake them).
+Expected refusals are `KafkaError`s that the servicer turns into codes; times are milliseconds since 1970.
 """
 
 from collections.abc import Callable, Iterable, Sequence

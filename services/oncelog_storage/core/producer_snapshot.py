@@ -61,13 +61,15 @@ def decode_snapshot(data: bytes) -> list[ProducerEntry]:
     if count < 0 or len(data) != _HEAD.size + count * _ENTRY.size:
         raise CorruptSnapshot(f"producer snapshot of {len(data)} bytes says {count} producers")
     entries = []
-    for fields in _ENTRY.iter_unpack(memoryview(data)[_HEAD.size :]):
-        entry = ProducerEntry(fields[0])
-        entry.producer_epoch = fields[1]
-        if fields[3] >= 0:
-            entry.batches.append(KeptBatch(fields[2], fields[3], fields[4], fields[5]))
-        entry.last_timestamp = fields[5]
-        entry.coordinator_epoch = fields[6]
-        entry.current_txn_first_offset = fields[7]
+    for row in _ENTRY.iter_unpack(memoryview(data)[_HEAD.size :]):
+        producer_id, producer_epoch, last_sequence, last_offset, *others = row
+        offset_delta, timestamp, coordinator_epoch, current_txn_first_offset = others
+        entry = ProducerEntry(producer_id)
+        entry.producer_epoch = producer_epoch
+        if last_offset >= 0:
+            entry.batches.append(KeptBatch(last_sequence, last_offset, offset_delta, timestamp))
+        entry.last_timestamp = timestamp
+        entry.coordinator_epoch = coordinator_epoch
+        entry.current_txn_first_offset = current_txn_first_offset
         entries.append(entry)
     return entries

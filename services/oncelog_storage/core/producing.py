@@ -49,8 +49,8 @@ class ProducedBatch(Generic[HostedT]):
         "header",
         "is_checked",
         "is_refused",
-        "leader",
         "leader_epoch",
+        "led",
         "records",
         "topic_id",
     )
@@ -59,7 +59,7 @@ class ProducedBatch(Generic[HostedT]):
         self.records = part.records
         self.topic_id = part.topic_id
         self.answer = answer
-        self.leader: HostedT
+        self.led: HostedT
         self.header: BatchHeader
         self.is_checked = False
         """True if the batch was checked down to its records."""
@@ -69,18 +69,18 @@ class ProducedBatch(Generic[HostedT]):
         self.leader_epoch = -1
         """The leader epoch in which the batch was appended."""
 
-    def check(self, leader: HostedT, acks: int, now: int) -> None:
+    def check(self, led: HostedT, acks: int, now: int) -> None:
         """Check the batch, except for the records of a batch whose check takes long. Raises KafkaError."""
-        leader.require_topic(self.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
-        self.leader = leader
+        led.require_topic(self.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+        self.led = led
         if acks == ACKS_ALL:
-            leader.require_enough_replicas()
-        self.header = leader.header_of_produced(self.records)
+            led.require_enough_replicas()
+        self.header = led.header_of_produced(self.records)
         if self.header.size_bytes < len(self.records):
             self.records = self.records[: self.header.size_bytes]
         self.is_checked = not is_long_check(len(self.records), self.header)
         if self.is_checked:
-            self.change_to(leader.check_produced(self.records, self.header, now))
+            self.change_to(led.check_produced(self.records, self.header, now))
 
     def refuse(self, error: KafkaError) -> None:
         self.is_refused = True
@@ -98,12 +98,12 @@ class ProducedBatch(Generic[HostedT]):
 
         The header's own fields count, as in Kafka, even if the bytes were refused.
         """
-        if not hasattr(self, "leader") or len(self.records) < HEADER_BYTES:
+        if not hasattr(self, "led") or len(self.records) < HEADER_BYTES:
             return
         header = read_header(self.records)
         if header.is_transactional and header.producer_id >= 0:
             with suppress(KafkaError):
-                self.leader.begin_verification(
+                self.led.begin_verification(
                     header, supports_epoch_bump=supports_epoch_bump, now=now
                 )
 
@@ -114,18 +114,18 @@ class ProducedBatch(Generic[HostedT]):
             self.header = read_header(records)
 
     def written(self, appended: Appended) -> None:
-        answer, leader = self.answer, self.leader
+        answer, led = self.answer, self.led
         self.appended = appended
-        self.leader_epoch = leader.leadership.leader_epoch
+        self.leader_epoch = led.leadership.leader_epoch
         answer.base_offset = appended.base_offset
         answer.log_append_time_ms = appended.log_append_time
-        answer.log_start_offset = leader.log.log_start_offset
+        answer.log_start_offset = led.log.log_start_offset
 
     @property
     def is_awaited(self) -> bool:
         """True if the batch is in the log, but not committed: the high watermark has not passed it."""
         appended = self.appended
-        return appended is not None and self.leader.high_watermark <= appended.last_offset
+        return appended is not None and self.led.high_watermark <= appended.last_offset
 
 
 class Wanted(Enum):
@@ -149,7 +149,7 @@ class Question(NamedTuple, Generic[HostedT]):
 
     @property
     def partitions(self) -> list[Partition]:
-        return [batch.leader.partition for batch in self.batches]
+        return [batch.led.partition for batch in self.batches]
 
 
 class Producing(Generic[HostedT]):
@@ -229,7 +229,7 @@ class Producing(Generic[HostedT]):
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 f"clients may not write to the internal topic {topic}",
             )
-        batch.check(self._replica_manager.get(topic, partition), self._acks, now)
+        batch.check(self._replica_manager.led(topic, partition), self._acks, now)
 
     @property
     def is_checked(self) -> bool:
@@ -237,14 +237,14 @@ class Producing(Generic[HostedT]):
         return all(
             batch.is_checked
             and not batch.is_refused
-            and not batch.leader.wants_other_codec(batch.header)
+            and not batch.led.wants_other_codec(batch.header)
             for batch in self.batches
         )
 
     @property
     def partitions(self) -> set[Partition]:
         """The partitions of the batches that are not refused."""
-        return {batch.leader.partition for batch in self.batches if not batch.is_refused}
+        return {batch.led.partition for batch in self.batches if not batch.is_refused}
 
     def unchecked(self) -> list[ProducedBatch[HostedT]]:
         """Return the batches that are not checked yet, because the check of their records takes long."""
@@ -254,7 +254,7 @@ class Producing(Generic[HostedT]):
         return [
             batch
             for batch in self.batches
-            if not batch.is_refused and batch.leader.wants_other_codec(batch.header)
+            if not batch.is_refused and batch.led.wants_other_codec(batch.header)
         ]
 
     # Verification.
@@ -281,7 +281,7 @@ class Producing(Generic[HostedT]):
         ):
             return False
         return any(
-            not batch.leader.log.producers.has_ongoing_transaction(
+            not batch.led.log.producers.has_ongoing_transaction(
                 batch.header.producer_id, batch.header.producer_epoch
             )
             for batch in self.batches
@@ -298,10 +298,10 @@ class Producing(Generic[HostedT]):
             if batch.is_refused or not batch.header.is_transactional:
                 continue
             header = batch.header
-            if batch.leader.find_duplicate(header) is not None:
+            if batch.led.find_duplicate(header) is not None:
                 continue
             try:
-                batch.guard = batch.leader.begin_verification(
+                batch.guard = batch.led.begin_verification(
                     header, supports_epoch_bump=self._adds_partition, now=now
                 )
             except KafkaError as error:
@@ -326,12 +326,12 @@ class Producing(Generic[HostedT]):
                     KafkaError(
                         code,
                         f"the transaction coordinator did not let {self._transactional_id} into"
-                        f" {batch.leader.partition}",
+                        f" {batch.led.partition}",
                     )
                 )
             else:
-                assert batch.guard is not None, batch.leader.partition
-                verifications = batch.leader.verifications
+                assert batch.guard is not None, batch.led.partition
+                verifications = batch.led.verifications
                 verifications.note_start(question.producer_id, batch.guard, start_ms, now)
 
     # The append, and what is waited for.
@@ -345,7 +345,7 @@ class Producing(Generic[HostedT]):
             if batch.is_refused:
                 continue
             try:
-                batch.leader.require_leader()
+                batch.led.require_leader()
             except KafkaError as error:
                 self.refuse(batch, error)
                 continue
@@ -365,7 +365,7 @@ class Producing(Generic[HostedT]):
         """
         if batch.appended is None:
             return Wanted.NOTHING
-        if batch.leader.leadership.leader_epoch != batch.leader_epoch:
+        if batch.led.leadership.leader_epoch != batch.leader_epoch:
             self.not_committed(batch, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return Wanted.NOTHING
         if not batch.is_awaited:
@@ -378,7 +378,7 @@ class Producing(Generic[HostedT]):
             batch,
             KafkaError(
                 code,
-                f"{batch.leader.partition}: the batch at offset {batch.appended.base_offset} is not known to be"
+                f"{batch.led.partition}: the batch at offset {batch.appended.base_offset} is not known to be"
                 " committed",
             ),
         )

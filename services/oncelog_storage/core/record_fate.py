@@ -58,8 +58,8 @@ class AbortedAt(NamedTuple):
 Walk = Generator[ReadBatchAt | AbortedAt, bytes | Sequence[AbortedTransactionEntry], RecordFate]
 
 
-def record_fate(leader: PartitionReplica, offset: int) -> Walk:
-    log = leader.log
+def record_fate(led: PartitionReplica, offset: int) -> Walk:
+    log = led.log
     if offset < log.log_start_offset:
         return RecordFate(Fate.BELOW_LOG_START)
     if offset >= log.log_end_offset:

@@ -17,7 +17,16 @@ from oncelog.record.batch import CONTROL, LENGTH_PREFIX_BYTES, largest_timestamp
 from oncelog_storage.core.batch_walk import BrokenBatch, Found
 from oncelog_storage.core.leader_epochs import LeaderEpochs
 from oncelog_storage.core.log_state import NOT_REPLICATED, LogState
-from oncelog_storage.core.replay import CUT_BATCH, HeaderFields, replay_batch
+from oncelog_storage.core.replay import (
+    ATTRIBUTES,
+    BASE_OFFSET,
+    BATCH_LENGTH,
+    CUT_BATCH,
+    LAST_OFFSET_DELTA,
+    LEADER_EPOCH,
+    HeaderFields,
+    replay_batch,
+)
 from oncelog_storage.core.segment_checks import NO_POWER_LOST, LogChecks
 from oncelog_storage.core.segment_state import SegmentState
 
@@ -86,10 +95,10 @@ def learn_epochs(leader_epochs: LeaderEpochs, batches: Iterable[Found], start: i
     is missing or too old.
     """
     for _, fields, _, _ in batches:
-        if fields[0] >= start:
+        if fields[BASE_OFFSET] >= start:
             return
-        if fields[2] > leader_epochs.latest:
-            leader_epochs.assign(fields[2], fields[0])
+        if fields[LEADER_EPOCH] > leader_epochs.latest:
+            leader_epochs.assign(fields[LEADER_EPOCH], fields[BASE_OFFSET])
 
 
 class Replay:
@@ -143,26 +152,26 @@ class Replay:
         """
         if is_newest:
             self._check_tail_gap(segment, position, fields)
-        log, last_offset = self._log, fields[0] + fields[6]
-        if fields[0] >= self._start:
-            if fields[2] < self._leader_epoch and log.committed_at_load < NOT_REPLICATED:
+        log, last_offset = self._log, fields[BASE_OFFSET] + fields[LAST_OFFSET_DELTA]
+        if fields[BASE_OFFSET] >= self._start:
+            if fields[LEADER_EPOCH] < self._leader_epoch and log.committed_at_load < NOT_REPLICATED:
                 # The CRC does not cover it. Followers would cut themselves back to where a false epoch begins.
                 raise BrokenBatch(
-                    position, f"leader epoch {fields[2]} follows {self._leader_epoch}"
+                    position, f"leader epoch {fields[LEADER_EPOCH]} follows {self._leader_epoch}"
                 )
-            self._leader_epoch = fields[2]
-            if fields[2] > log.leader_epochs.latest:
-                log.leader_epochs.assign(fields[2], fields[0])
+            self._leader_epoch = fields[LEADER_EPOCH]
+            if fields[LEADER_EPOCH] > log.leader_epochs.latest:
+                log.leader_epochs.assign(fields[LEADER_EPOCH], fields[BASE_OFFSET])
             try:
                 completed = replay_batch(log.producers, fields, view, at)
             except KafkaError as error:
                 raise BrokenBatch(position, str(error)) from error
-            if completed is not None and fields[5] & CONTROL:
+            if completed is not None and fields[ATTRIBUTES] & CONTROL:
                 log.producers.high_watermark_moved(min(last_offset + 1, log.committed_at_load))
                 segment.ended(completed)
         segment.index_batch(
             position,
-            fields[1] + LENGTH_PREFIX_BYTES,
+            fields[BATCH_LENGTH] + LENGTH_PREFIX_BYTES,
             last_offset,
             largest_timestamp(fields),
             log.config.index_interval_bytes,
@@ -176,10 +185,12 @@ class Replay:
         from which this replica copied.
         """
         log = self._log
-        is_last = position + fields[1] + LENGTH_PREFIX_BYTES == segment.size_bytes
+        is_last = position + fields[BATCH_LENGTH] + LENGTH_PREFIX_BYTES == segment.size_bytes
         may_have_gaps = log.config.is_compacted or log.has_gaps
-        if fields[0] > log.log_end_offset and is_last and not may_have_gaps:
-            raise BrokenBatch(position, f"offset {fields[0]} follows {log.log_end_offset - 1}")
+        if fields[BASE_OFFSET] > log.log_end_offset and is_last and not may_have_gaps:
+            raise BrokenBatch(
+                position, f"offset {fields[BASE_OFFSET]} follows {log.log_end_offset - 1}"
+            )
 
 
 def needed_end(log: LogState) -> int:

@@ -22,9 +22,25 @@ from oncelog.record.control import MARKER_BYTES, MarkerType, decode_marker
 from oncelog_storage.core.producer_state import CompletedTransaction, ProducerStates
 
 HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
-"""The fields of a batch header in `HEADER`'s order: base_offset, batch_length, leader_epoch, magic, crc, attributes,
-last_offset_delta, base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, record_count.
+"""The fields of a batch header in `HEADER`'s order. The names below give each field's place, as `fields[LEADER_EPOCH]`.
+
+A tuple and whole numbers are fast: a NamedTuple would cost a call for each batch that recovery walks.
 """
+BASE_OFFSET: Final = 0
+BATCH_LENGTH: Final = 1
+"""The batch's bytes behind this field. The whole batch has LENGTH_PREFIX_BYTES more."""
+LEADER_EPOCH: Final = 2
+BATCH_MAGIC: Final = 3
+BATCH_CRC: Final = 4
+ATTRIBUTES: Final = 5
+LAST_OFFSET_DELTA: Final = 6
+"""The last offset less the base offset. A batch that was cleaned keeps it."""
+BASE_TIMESTAMP: Final = 7
+BATCH_MAX_TIMESTAMP: Final = 8
+PRODUCER_ID: Final = 9
+PRODUCER_EPOCH: Final = 10
+BASE_SEQUENCE: Final = 11
+RECORD_COUNT: Final = 12
 
 CUT_HEADER: Final = "a batch header is cut"
 CUT_BATCH: Final = "a batch is cut"
@@ -46,17 +62,19 @@ def whole_batch_at(buffer: memoryview, at: int, expected_offset: int) -> tuple[H
     if len(buffer) - at < HEADER_BYTES:
         return _NO_HEADER, CUT_HEADER
     fields: HeaderFields = HEADER.unpack_from(buffer, at)
-    size_bytes = fields[1] + LENGTH_PREFIX_BYTES
+    size_bytes = fields[BATCH_LENGTH] + LENGTH_PREFIX_BYTES
     if size_bytes < HEADER_BYTES:
-        return fields, f"batch length {fields[1]} is below a header's"
-    if fields[3] != MAGIC:
-        return fields, f"magic {fields[3]} is not {MAGIC}"
-    if fields[6] < 0 or (expected_offset >= 0 and fields[0] < expected_offset):
-        return fields, f"offset {fields[0]} stands where {expected_offset} was expected"
+        return fields, f"batch length {fields[BATCH_LENGTH]} is below a header's"
+    if fields[BATCH_MAGIC] != MAGIC:
+        return fields, f"magic {fields[BATCH_MAGIC]} is not {MAGIC}"
+    if fields[LAST_OFFSET_DELTA] < 0 or (
+        expected_offset >= 0 and fields[BASE_OFFSET] < expected_offset
+    ):
+        return fields, f"offset {fields[BASE_OFFSET]} stands where {expected_offset} was expected"
     if at + size_bytes > len(buffer):
         return fields, CUT_BATCH
-    if crc32c(buffer[at + _CRC_FROM : at + size_bytes]) != fields[4]:
-        return fields, f"the batch at offset {fields[0]} fails its CRC-32C"
+    if crc32c(buffer[at + _CRC_FROM : at + size_bytes]) != fields[BATCH_CRC]:
+        return fields, f"the batch at offset {fields[BASE_OFFSET]} fails its CRC-32C"
     return fields, ""
 
 
@@ -67,24 +85,24 @@ def replay_batch(
     producers: ProducerStates, fields: HeaderFields, buffer: memoryview, at: int
 ) -> CompletedTransaction | None:
     """Apply a batch from the log to producer state, unchecked. Returns the transaction that a marker ended."""
-    producer_id = fields[9]
+    producer_id = fields[PRODUCER_ID]
     if producer_id < 0:
         return None
-    base_offset = fields[0]
-    if not fields[5] & CONTROL:
+    base_offset = fields[BASE_OFFSET]
+    if not fields[ATTRIBUTES] & CONTROL:
         producers.apply_batch(BatchHeader(*fields), base_offset)
         return None
-    marker = read_marker(buffer, at, fields[1] + LENGTH_PREFIX_BYTES)
+    marker = read_marker(buffer, at, fields[BATCH_LENGTH] + LENGTH_PREFIX_BYTES)
     if marker is None:
         return None
     is_commit, coordinator_epoch = marker
     return producers.apply_marker(
         producer_id=producer_id,
-        producer_epoch=fields[10],
+        producer_epoch=fields[PRODUCER_EPOCH],
         coordinator_epoch=coordinator_epoch,
         is_commit=is_commit,
         marker_offset=base_offset,
-        timestamp=fields[8],
+        timestamp=fields[BATCH_MAX_TIMESTAMP],
     )
 
 

@@ -11,7 +11,15 @@ from oncelog.record.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES
 from oncelog_storage.core.batch_walk import Read, Walk
 from oncelog_storage.core.leader_epochs import LeaderEpochs
 from oncelog_storage.core.partition import PartitionReplica
-from oncelog_storage.core.replay import CUT, CUT_HEADER, whole_batch_at
+from oncelog_storage.core.replay import (
+    BASE_OFFSET,
+    BATCH_LENGTH,
+    CUT,
+    CUT_HEADER,
+    LAST_OFFSET_DELTA,
+    LEADER_EPOCH,
+    whole_batch_at,
+)
 from oncelog_storage.core.segment_state import SegmentState
 
 _BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -23,7 +31,7 @@ SegmentT = TypeVar("SegmentT", bound=SegmentState)
 class Place(NamedTuple, Generic[HostedT, SegmentT]):
     """The place in a sealed segment up to which it was checked for damage, and where the check goes on."""
 
-    leader: HostedT
+    hosted: HostedT
     segment: SegmentT
     truncation_count: int
     size_bytes: int
@@ -35,7 +43,7 @@ class Place(NamedTuple, Generic[HostedT, SegmentT]):
     @property
     def is_current(self) -> bool:
         """True if the segment is still the one where reading began. Compaction and truncation replace it."""
-        log = self.leader.log
+        log = self.hosted.log
         return (
             log.truncation_count == self.truncation_count
             and self.segment in log.segments[:-1]
@@ -51,21 +59,21 @@ class Place(NamedTuple, Generic[HostedT, SegmentT]):
 
 
 def places(
-    hosted: Iterable[tuple[HostedT, Sequence[SegmentT]]],
+    all_hosted: Iterable[tuple[HostedT, Sequence[SegmentT]]],
 ) -> list[Place[HostedT, SegmentT]]:
     """Return a place at the beginning of each sealed segment to check, of partitions that other nodes have too."""
     return [
         Place(
-            leader,
+            hosted,
             segment,
-            leader.log.truncation_count,
+            hosted.log.truncation_count,
             segment.size_bytes,
             0,
             segment.base_offset,
-            LeaderEpochs(leader.log.leader_epochs.entries()),
+            LeaderEpochs(hosted.log.leader_epochs.entries()),
         )
-        for leader, segments in hosted
-        if leader.leadership.replica_count > 1 and leader.offline is None
+        for hosted, segments in all_hosted
+        if hosted.leadership.replica_count > 1 and hosted.offline is None
         for segment in segments[:-1]
     ]
 
@@ -107,17 +115,18 @@ def look_at(
     while at < len(view):
         fields, reason = whole_batch_at(view, at, expected_offset)
         if reason:
-            needed = HEADER_BYTES if reason == CUT_HEADER else fields[1] + LENGTH_PREFIX_BYTES
+            batch_bytes = fields[BATCH_LENGTH] + LENGTH_PREFIX_BYTES
+            needed = HEADER_BYTES if reason == CUT_HEADER else batch_bytes
             break
-        expected_offset = fields[0] + fields[6] + 1
+        expected_offset = fields[BASE_OFFSET] + fields[LAST_OFFSET_DELTA] + 1
         if 0 <= end_offset < expected_offset:
-            reason = f"offset {fields[0]} stands before {end_offset}"
+            reason = f"offset {fields[BASE_OFFSET]} stands before {end_offset}"
             break
-        leader_epoch = leader_epochs.leader_epoch_of(fields[0])
-        if fields[2] != leader_epoch >= 0:
-            reason = f"leader epoch {fields[2]} stands where {leader_epoch} wrote"
+        leader_epoch = leader_epochs.leader_epoch_of(fields[BASE_OFFSET])
+        if fields[LEADER_EPOCH] != leader_epoch >= 0:
+            reason = f"leader epoch {fields[LEADER_EPOCH]} stands where {leader_epoch} wrote"
             break
-        at += fields[1] + LENGTH_PREFIX_BYTES
+        at += fields[BATCH_LENGTH] + LENGTH_PREFIX_BYTES
     if at and (not reason or reason in CUT):
         return Looked(position + at, expected_offset)
     is_cut_by_read = reason in CUT and position + needed <= size_bytes and needed > wanted_bytes

@@ -16,9 +16,9 @@ from crc32c import crc32c
 
 from oncelog.record.batch import HEADER, HEADER_BYTES
 from oncelog_storage.core.aborted_index import NOT_KNOWN, AbortedCheck
+from oncelog_storage.core.replay import BASE_OFFSET
 from oncelog_storage.core.segment_files import LOG_SUFFIX, file_stem
 
-CHECKS_FILE: Final = "segments-checkpoint"
 NO_POWER_LOST: Final = 2**63 - 1
 """The offset from which a power cut may have taken bytes, when there was no power cut."""
 _VERSION: Final = "1"
@@ -177,6 +177,6 @@ def _wrong_content(
 def _wrong_begin(segment: FoundSegment, *, may_have_gaps: bool) -> str:
     if len(segment.head) < HEADER_BYTES:
         return ""
-    offset = HEADER.unpack_from(segment.head)[0]
+    offset = HEADER.unpack_from(segment.head)[BASE_OFFSET]
     is_wrong = offset < segment.base_offset or (offset > segment.base_offset and not may_have_gaps)
     return f"begins at offset {offset}" if is_wrong else ""

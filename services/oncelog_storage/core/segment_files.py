@@ -17,7 +17,39 @@ SWAP_SUFFIX: Final = ".swap"
 
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
+CHECKS_FILE: Final = "segments-checkpoint"
+OLD_CHECKS_FILE: Final = "aborted-index-checkpoint"
+"""The file in which older versions keep the checks of aborted indexes alone (`aborted_index.decode_old_checks`)."""
 GAPS_FILE: Final = "copied-with-gaps"
+
+DERIVED_FILES: Final = (
+    *INDEX_SUFFIXES,
+    SNAPSHOT_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
+    CHECKS_FILE,
+    OLD_CHECKS_FILE,
+    GAPS_FILE,
+)
+"""The derived files of a partition, by the ends of their names: they repeat what its batches say, or how they came.
+
+Code that takes batches away or replaces them also makes each of these files true again, or removes it. Otherwise the
+next start believes the old content. A new kind of file belongs into this tuple, and gets a row here:
+
+| file | a cut | a cleaned segment | a new beginning |
+| --- | --- | --- | --- |
+| `INDEX_SUFFIXES` | cut or removed with their segment | written with it | removed |
+| `SNAPSHOT_SUFFIX` | removed if it is of a later offset | kept | removed |
+| `LEADER_EPOCH_CHECKPOINT` | kept or written anew: a start drops later epochs | kept | removed |
+| `CHECKS_FILE` | before it, the segments are marked as unsure | the same | removed |
+| `OLD_CHECKS_FILE` | kept: no start reads it once there was a `CHECKS_FILE` | the same | removed |
+| `GAPS_FILE` | kept | kept | removed |
+
+- A cut is made by `log_replication.truncate`, `log_recovery` (after a power cut) and `repair`, which removes both files
+  of checks instead.
+- `segment_swap` puts a cleaned segment in the place of others.
+- `log_replication.start_over` begins a log anew.
+- A copy is no cut, but `log_replication.append_copied` makes `GAPS_FILE` before it writes batches with a gap.
+"""
 
 
 def file_stem(offset: int) -> str:
@@ -33,6 +65,11 @@ def offsets_of(names: Iterable[str], suffix: str) -> list[int]:
 def index_bases(names: Iterable[str]) -> list[int]:
     """Return the base offsets of segments that have an index, ascending, each once."""
     return sorted({int(name.partition(".")[0]) for name in names if is_index(name)})
+
+
+def is_derived(name: str) -> bool:
+    """True if this file of a partition's folder is one of `DERIVED_FILES`."""
+    return name.endswith(DERIVED_FILES)
 
 
 def is_index(name: str) -> bool:

@@ -24,7 +24,7 @@ from oncelog_storage.core.aborted_index import (
 )
 from oncelog_storage.core.batch_walk import Found, Stretch
 from oncelog_storage.core.producer_state import CompletedTransaction
-from oncelog_storage.core.replay import HeaderFields
+from oncelog_storage.core.replay import BASE_OFFSET, BATCH_LENGTH, LAST_OFFSET_DELTA, HeaderFields
 from oncelog_storage.core.segment_indexes import SegmentIndexes, empty_indexes
 
 INDEX_BYTES_MAX: Final = 10 * 1024 * 1024
@@ -194,8 +194,8 @@ class SegmentState(ABC):
         for position, fields, _, _ in batches:
             self.index_batch(
                 position,
-                fields[1] + LENGTH_PREFIX_BYTES,
-                fields[0] + fields[6],
+                fields[BATCH_LENGTH] + LENGTH_PREFIX_BYTES,
+                fields[BASE_OFFSET] + fields[LAST_OFFSET_DELTA],
                 largest_timestamp(fields),
                 _REBUILT_INTERVAL_BYTES,
             )
@@ -205,7 +205,8 @@ class SegmentState(ABC):
 
 def is_entry_true(fields: HeaderFields, timestamp: int, offset: int) -> bool:
     """True if an entry of the time index names the last offset of this batch, and its largest timestamp."""
-    return (fields[0] + fields[6], largest_timestamp(fields)) == (offset, timestamp)
+    last_offset = fields[BASE_OFFSET] + fields[LAST_OFFSET_DELTA]
+    return (last_offset, largest_timestamp(fields)) == (offset, timestamp)
 
 
 class Addition(NamedTuple):

@@ -18,7 +18,7 @@ TakenT = TypeVar("TakenT")
 class Taken(NamedTuple, Generic[HostedT, TakenT]):
     """A checkpoint of a log that is to be written, taken when the log ended at `offset`."""
 
-    leader: HostedT
+    hosted: HostedT
     checkpoint: TakenT
     offset: int
     truncation_count: int
@@ -27,12 +27,12 @@ class Taken(NamedTuple, Generic[HostedT, TakenT]):
     def is_true(self) -> bool:
         """True if the log was not cut since this checkpoint was taken. After a cut the checkpoint may have records
         that are gone, and the caller removes it."""
-        log = self.leader.log
-        return log.truncation_count == self.truncation_count and not self.leader.is_truncating
+        log = self.hosted.log
+        return log.truncation_count == self.truncation_count and not self.hosted.is_truncating
 
     @property
     def counts(self) -> bool:
-        return self.is_true and self.leader.offline is None
+        return self.is_true and self.hosted.offline is None
 
 
 def moved_points(points: dict[Partition, int], done: Iterable[Taken[HostedT, TakenT]]) -> None:
@@ -41,7 +41,7 @@ def moved_points(points: dict[Partition, int], done: Iterable[Taken[HostedT, Tak
     Two checkpoints of one partition may end in either order.
     """
     for taken in done:
-        partition = taken.leader.partition
+        partition = taken.hosted.partition
         points[partition] = max(points.get(partition, 0), taken.offset)
 
 
@@ -68,14 +68,14 @@ class Sync(NamedTuple):
             log.names_made > log.names_synced,
         )
 
-    def ended(self, leader: PartitionReplica, *, is_wanted_again: bool) -> int | None:
+    def ended(self, hosted: PartitionReplica, *, is_wanted_again: bool) -> int | None:
         """Update the log after its sync. Return the offset up to which its records now count as stored on this node.
 
         `is_wanted_again`: another sync was requested meanwhile, and newer records wait for that. None: a part of what
         was synced was cut off meanwhile, and another sync is needed.
         """
-        log = leader.log
-        leader.is_flushing = is_wanted_again
+        log = hosted.log
+        hosted.is_flushing = is_wanted_again
         if log.truncation_count != self.truncation_count:
             return None
         log.flushed_offset = self.end_offset
@@ -108,4 +108,4 @@ def not_yet_safe(moved: Sequence[HostedT]) -> list[HostedT]:
     A start after a crash would replay the segments between the two, so these cannot go yet. A transaction whose marker
     was deleted before a snapshot saw it would look open for ever.
     """
-    return [leader for leader in moved if leader.log.recovery_point < leader.log.log_start_offset]
+    return [hosted for hosted in moved if hosted.log.recovery_point < hosted.log.log_start_offset]

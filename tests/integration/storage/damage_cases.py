@@ -16,6 +16,14 @@ from oncelog.client.core.visibility import AbortedTransaction, sight_batches
 from oncelog.errors import ErrorCode
 from oncelog.record.batch import iter_headers
 from oncelog.record.records import decode_batch
+from oncelog_storage.core.segment_files import (
+    DERIVED_FILES,
+    GAPS_FILE,
+    INDEX_SUFFIXES,
+    OLD_CHECKS_FILE,
+    PARTITION_METADATA,
+    SNAPSHOT_SUFFIX,
+)
 
 CONTROL = "control"
 DONOR = "donor"
@@ -48,16 +56,17 @@ HEADER_FIELDS = {
 }
 LOG_KINDS = ("log-first", "log-middle", "log-newest")
 INDEX_KINDS = tuple(
-    f"{suffix}-{place}"
-    for suffix in ("index", "timeindex", "txnindex")
+    f"{suffix.removeprefix('.')}-{place}"
+    for suffix in INDEX_SUFFIXES
     for place in ("first", "middle", "newest")
 )
-OTHER_KINDS = (
-    "snapshot-newest",
-    "snapshot-all",
-    "leader-epoch-checkpoint",
-    "segments-checkpoint",
-    "partition.metadata",
+SNAPSHOT_KINDS = ("snapshot-newest", "snapshot-all")
+NOT_HERE = (OLD_CHECKS_FILE, GAPS_FILE)
+"""No folder of these cases has them: an older version writes the one, a follower the other."""
+NAMED_KINDS = tuple(
+    name
+    for name in (*DERIVED_FILES, PARTITION_METADATA)
+    if name not in (*INDEX_SUFFIXES, SNAPSHOT_SUFFIX, *NOT_HERE)
 )
 STATES = ("stopped", "killed-early", "killed-late")
 
@@ -72,7 +81,7 @@ def cases(state):
             found += [Case(state, kind, "cut", n) for n in range(3)]
             found.append(Case(state, kind, "emptied", 0))
         found.append(Case(state, kind, "removed", 0))
-    for kind in (*INDEX_KINDS, *OTHER_KINDS):
+    for kind in (*INDEX_KINDS, *SNAPSHOT_KINDS, *NAMED_KINDS):
         found += [Case(state, kind, "flip", n) for n in range(3)]
         found += [Case(state, kind, "cut", n) for n in range(2)]
         found += [Case(state, kind, how, 0) for how in ("emptied", "removed")]
@@ -83,10 +92,10 @@ def cases(state):
 def targets(folder, kind):
     if kind == "folder":
         return [folder]
-    if kind.startswith("snapshot"):
-        found = sorted(folder.glob("*.snapshot"))
+    if kind in SNAPSHOT_KINDS:
+        found = sorted(folder.glob(f"*{SNAPSHOT_SUFFIX}"))
         return found if kind == "snapshot-all" else found[-1:]
-    if kind in OTHER_KINDS:
+    if kind in NAMED_KINDS:
         return [folder / kind] if (folder / kind).exists() else []
     suffix, _, place = kind.partition("-")
     found = sorted(folder.glob(f"*.{suffix}"))

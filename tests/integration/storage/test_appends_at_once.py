@@ -85,7 +85,7 @@ async def test_nothing_is_written_where_a_count_asks_for_a_sync(tmp_path, flush_
 async def test_what_is_written_is_never_called_unwritten(tmp_path):
     """A coordinator that hears False may drop what it decided."""
     async with running(tmp_path) as node:
-        leader = node.storage._replica_manager.get(NAME, 0)
-        leader.keep_up = lambda: True
+        led = node.storage._replica_manager.led(NAME, 0)
+        led.keep_up = lambda: True
         with pytest.raises(AssertionError, match=r"__transaction_state-0: written, not committed"):
             appended(node, 0, 0)

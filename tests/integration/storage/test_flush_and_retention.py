@@ -58,12 +58,12 @@ async def test_a_segment_that_a_sync_came_before_is_synced_by_its_name(tmp_path,
     monkeypatch.setattr(maintenance, "sync_directory", sync)
     async with running(tmp_path, topic("orders"), flush_policy="always") as node:
         await node.produce("orders", batch())
-        leader = node.role._replica_manager.get("orders", 0)
-        leader.log.roll(NOW)
-        node.role.maintenance._wants.flush(leader)
-        await until(lambda: not leader.is_flushing)
+        led = node.role._replica_manager.led("orders", 0)
+        led.log.roll(NOW)
+        node.role.maintenance._wants.flush(led)
+        await until(lambda: not led.is_flushing)
         await node.produce("orders", batch())
-        first, second = (os.path.basename(one.log_path) for one in leader.log.segments)
+        first, second = (os.path.basename(one.log_path) for one in led.log.segments)
         assert {first, second} <= names
 
 
@@ -262,7 +262,7 @@ async def test_a_file_that_is_due_while_others_go_is_removed_next(tmp_path, sync
     """Retention unlinks in a worker thread. What the cleaner replaces meanwhile may be due at the same millisecond."""
     compacted = topic("c", cleanup_policy="compact", segment_bytes=1024, file_delete_delay_ms=0)
     async with running(tmp_path, compacted, topic("d"), sync=synced.sync) as node:
-        maintenance, log = node.role.maintenance, node.role._replica_manager.get("c", 0).log
+        maintenance, log = node.role.maintenance, node.role._replica_manager.led("c", 0).log
         await node.fill("c", 20, batch(key=b"k", value=b"x" * 200))
         await maintenance.checkpoint_all()
         await node.produce("d", batch())

@@ -42,7 +42,7 @@ async def test_a_lie_in_the_header_is_put_right(tmp_path, lie, codec):
         node.clock.time = NOW + HOUR_MS
         await node.role.maintenance.enforce_retention()
         assert (await node.describe("orders")).log_start_offset == 0
-        log = node.role._replica_manager.get("orders", 0).log
+        log = node.role._replica_manager.led("orders", 0).log
         assert log.producers.expire(NOW + HOUR_MS, 2 * HOUR_MS) == 0, "the producer is no old one"
         node.clock.time = NOW + HOUR_MS + 3
         await node.role.maintenance.enforce_retention()
@@ -53,7 +53,7 @@ async def test_a_lie_does_not_begin_a_segment(tmp_path):
     async with running(tmp_path, topic("orders", segment_ms=1000)) as node:
         for lie in LIES:
             await node.produce("orders", lying(batch(), lie))
-        assert len(node.role._replica_manager.get("orders", 0).log.segments) == 1
+        assert len(node.role._replica_manager.led("orders", 0).log.segments) == 1
 
 
 async def test_followers_have_what_the_leader_put_right(tmp_path):
@@ -179,7 +179,7 @@ async def test_the_index_has_the_time_that_a_marker_has(tmp_path, caplog):
         await node.append(name, offsets, expected_base_offset=0)
         assert (await node.append(name, marker, expected_base_offset=1)).error_code == 0
     async with running(tmp_path) as node:
-        assert node.role._replica_manager.get(name, 0).log.segments[0].max_timestamp()[0] == made
+        assert node.role._replica_manager.led(name, 0).log.segments[0].max_timestamp()[0] == made
     assert not [one for one in caplog.records if "is built again" in one.getMessage()]
 
 
@@ -190,7 +190,7 @@ async def test_the_newest_that_remains_is_found_after_a_deletion(tmp_path):
     async with running(tmp_path, topic("orders", segment_bytes=1024)) as node:
         for step in (9, 3, 5, 5, 1):
             await node.produce("orders", batch(timestamp=NOW + step, value=b"x" * 200))
-        assert len(node.role._replica_manager.get("orders", 0).log.segments) == 2
+        assert len(node.role._replica_manager.led("orders", 0).log.segments) == 2
         for log_start, expected in ((0, (9, 0)), (1, (5, 2)), (3, (5, 3)), (4, (1, 4))):
             assert (await node.delete_records("orders", log_start))[0] == 0
             found = await node.list_offset("orders", -3)

@@ -35,7 +35,7 @@ async def write(node, name, count, keys=5, value=b"x" * 200, start=0):
 
 async def read_all(node, name):
     """(every record from the log start on, where the log ends)."""
-    rows, offset = [], leader_of(node, name).log.log_start_offset
+    rows, offset = [], led_partition(node, name).log.log_start_offset
     while True:
         answer = await node.fetch(name, offset)
         assert answer.error_code == 0
@@ -47,11 +47,11 @@ async def read_all(node, name):
 
 
 def bytes_of(node, name):
-    return leader_of(node, name).log.size_bytes
+    return led_partition(node, name).log.size_bytes
 
 
-def leader_of(node, name, partition=0):
-    return node.role._replica_manager.get(name, partition)
+def led_partition(node, name, partition=0):
+    return node.role._replica_manager.led(name, partition)
 
 
 async def test_a_compacted_topic_keeps_the_last_value_of_each_key(tmp_path):
@@ -72,7 +72,7 @@ async def test_a_compacted_topic_keeps_the_last_value_of_each_key(tmp_path):
         assert cleaner.metrics.passes == 1
         assert cleaner.metrics.cleanable_bytes < size / 10
         checkpoint = decode_checkpoint((tmp_path / "cleaner-offset-checkpoint").read_text())
-        sealed_end = leader_of(node, "c").log.segments[-1].base_offset
+        sealed_end = led_partition(node, "c").log.segments[-1].base_offset
         assert checkpoint == {Partition("c", 0): sealed_end}
         await cleaner.clean_all()
         assert cleaner.metrics.passes == 1, "nothing new is dirty"
@@ -92,7 +92,7 @@ async def test_no_answer_is_made_of_emptied_batches_before_others(tmp_path):
         cleaner = node.role.maintenance.cleaner
         await asyncio.gather(cleaner.clean_all(), cleaner.clean_all())
         assert cleaner.metrics.passes == 1, "one pass at a time"
-        log = leader_of(node, "c").log
+        log = led_partition(node, "c").log
         assert len(log.segments) > 20
         assert log.size_bytes < 20_000
         for offset in (0, 1, 30, 57):
@@ -160,8 +160,8 @@ async def test_lags_decide_when_a_record_is_cleaned(tmp_path):
 
 async def test_a_shards_newest_segment_is_ended_soon_and_cleaned(tmp_path):
     async with running(tmp_path, shard_roll_bytes=2048) as node:
-        leader = leader_of(node, TRANSACTION_STATE_TOPIC)
-        leader.log.config = leader.log.config.from_overrides({"cleanup.policy": "compact"})
+        led = led_partition(node, TRANSACTION_STATE_TOPIC)
+        led.log.config = led.log.config.from_overrides({"cleanup.policy": "compact"})
         for index in range(60):
             answer = await node.append(
                 TRANSACTION_STATE_TOPIC,
@@ -226,7 +226,7 @@ async def test_stopping_does_not_wait_for_a_slow_cleaning(tmp_path):
     async with running(tmp_path, compacted("c"), cleaner_io_bytes_per_s=1000) as node:
         await write(node, "c", 200)
         cleaning = asyncio.create_task(node.role.maintenance.cleaner.clean_all())
-        await until(lambda: leader_of(node, "c").log.recovery_point > 0)
+        await until(lambda: led_partition(node, "c").log.recovery_point > 0)
     await cleaning
     async with running(tmp_path, compacted("c")) as node:
         rows, end = await read_all(node, "c")
@@ -246,7 +246,7 @@ async def test_a_damaged_segment_is_left_alone_and_others_are_cleaned(byte, told
     async with running(tmp_path, compacted("bad"), compacted("good")) as node:
         for name in ("bad", "good"):
             await write(node, name, 200)
-        path = Path(leader_of(node, "bad").log.segments[1].log_path)
+        path = Path(led_partition(node, "bad").log.segments[1].log_path)
         damaged = damage_last_batch(path, byte)
         await node.role.maintenance.cleaner.clean_all()
         metrics = node.role.maintenance.cleaner.metrics
@@ -278,6 +278,6 @@ async def test_compact_and_delete_does_both(tmp_path):
         await node.role.maintenance.enforce_retention()
         rows, end = await read_all(node, "c")
         assert end == 200
-        start = leader_of(node, "c").log.log_start_offset
+        start = led_partition(node, "c").log.log_start_offset
         assert 0 < start <= 100
         assert {b"k%d" % key for key in range(5)} <= {row.key for row in rows}

@@ -372,7 +372,7 @@ def test_a_forgetful_snapshot_holds_the_stable_end(directory):
     log = new_log(directory)
     log.committed_at_load = 0
     log_recovery.recover(log, recovery_point, 0, NOW)
-    leader = HostedPartition(
+    hosted = HostedPartition(
         log,
         flushes_always=False,
         request_flush=lambda _: None,
@@ -380,8 +380,8 @@ def test_a_forgetful_snapshot_holds_the_stable_end(directory):
         checkpoint_bytes=1 << 20,
         high_watermark=0,
     )
-    leader.follow_high_watermark(3)
+    hosted.follow_high_watermark(3)
     # The marker of the second one is at 3.
-    assert leader.last_stable_offset <= 1
-    leader.follow_high_watermark(4)
-    assert leader.last_stable_offset == 4
+    assert hosted.last_stable_offset <= 1
+    hosted.follow_high_watermark(4)
+    assert hosted.last_stable_offset == 4

@@ -6,7 +6,7 @@ from tests.integration.storage.partition_log_at import append, copied, mark, new
 from tests.integration.storage.storage_node import NOW, batch, txn_batch
 
 from oncelog.record.records import decode_batch
-from oncelog_storage.core.segment_checks import CHECKS_FILE
+from oncelog_storage.core.segment_files import CHECKS_FILE
 
 
 class Killed(Exception):

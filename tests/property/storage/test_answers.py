@@ -38,7 +38,7 @@ class Log:
             self.batches.append((first, first + count, batch(first, count)))
         self.partition.move_local_end(log.log_end_offset)
 
-    def get(self, topic: str, partition: int):
+    def led(self, topic: str, partition: int):
         return self.partition
 
     def leader_of(self, partition):

@@ -81,7 +81,7 @@ class Node:
     def new_sessions(self) -> LeaderSessions[PartitionReplica, ReplicaSession]:
         return LeaderSessions(self, lambda _: NODE, ReplicaSession, 1)
 
-    def ensure(self, _: Partition) -> PartitionReplica:
+    def hosted(self, _: Partition) -> PartitionReplica:
         return self.partition
 
     def leader_of(self, _: Partition) -> tuple[int, int]:

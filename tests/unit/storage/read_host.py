@@ -29,7 +29,7 @@ class Host:
         self.batches = list(batches)
         self.needs: list[object] = []
 
-    def get(self, topic: str, partition: int) -> PartitionReplica:
+    def led(self, topic: str, partition: int) -> PartitionReplica:
         if (topic, partition) != self.partition.partition:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return self.partition

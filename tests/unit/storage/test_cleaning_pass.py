@@ -232,7 +232,7 @@ def test_the_dirtiest_log_comes_first():
     found = choices.in_order(looked)
     assert [each.range.dirty_bytes for each in found] == [100, 50]
     assert [each.segment_count for each in found] == [2, 2]
-    assert found[0].leader is looked[1].leader
+    assert found[0].hosted is looked[1].hosted
 
 
 def test_a_topic_may_set_no_lag():

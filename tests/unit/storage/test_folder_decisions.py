@@ -281,7 +281,7 @@ def test_sealed_segments_that_others_have_too_are_looked_at():
     offline.offline = "its disk is gone"
     both = replicated(30, 20, 10)
     found = places_of(alone, both, offline, replicated(10))
-    assert [(one.leader, one.segment.base_offset) for one in found] == [(both, 0), (both, 5)]
+    assert [(one.hosted, one.segment.base_offset) for one in found] == [(both, 0), (both, 5)]
     assert [(one.size_bytes, one.position, one.expected_offset) for one in found] == [
         (30, 0, 0),
         (20, 0, 5),

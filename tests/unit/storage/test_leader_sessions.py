@@ -46,7 +46,7 @@ class Host:
         self.moved: list[Moved[PartitionReplica]] = []
         self.reads: list[ReadRecords[PartitionReplica]] = []
 
-    def ensure(self, partition: Partition) -> PartitionReplica:
+    def hosted(self, partition: Partition) -> PartitionReplica:
         if partition not in self.partitions:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return self.partitions[partition]

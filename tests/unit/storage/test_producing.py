@@ -272,7 +272,7 @@ def test_one_question_names_all_partitions():
     assert known is not None
     assert known[0] == 500
     assert payments.verifications.known_start(7) is None
-    assert [one.leader for one in work.to_append()] == [orders]
+    assert [one.led for one in work.to_append()] == [orders]
 
 
 def test_a_repeated_batch_is_not_asked_about():
@@ -310,7 +310,7 @@ def appended(host: Host, **fields: object):
     work, response = producing(host, (ORDERS, batch(0)), **fields)
     assert work.check(NOW)
     (one,) = work.to_append()
-    one.leader.log.log_end_offset = 1
+    one.led.log.log_end_offset = 1
     one.written(Appended(0, 0, 55))
     return work, response, one
 
@@ -333,7 +333,7 @@ def test_acks_say_what_is_waited_for(acks, wanted):
     assert (answer.base_offset, answer.log_append_time_ms, answer.log_start_offset) == (0, 55, 0)
     assert work.is_awaited
     assert work.wanted(one) is wanted
-    one.leader.high_watermark = 1
+    one.led.high_watermark = 1
     assert not work.is_awaited
     assert work.wanted(one) is Wanted.NOTHING
     assert codes(response) == [0]
@@ -341,8 +341,8 @@ def test_acks_say_what_is_waited_for(acks, wanted):
 
 def test_a_leader_epoch_that_is_over_commits_nothing():
     work, response, one = appended(Host(with_followers()))
-    one.leader.high_watermark = 1
-    one.leader.leadership = Leadership(HERE, 6, True, 3, 3)
+    one.led.high_watermark = 1
+    one.led.leadership = Leadership(HERE, 6, True, 3, 3)
     assert work.wanted(one) is Wanted.NOTHING
     assert codes(response) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     assert "offset 0" in response.partitions[0].error_message

@@ -22,6 +22,15 @@ from oncelog_storage.core.offset_index import CorruptIndex, OffsetIndex
 from oncelog_storage.core.producer_snapshot import CorruptSnapshot, decode_snapshot, encode_snapshot
 from oncelog_storage.core.producer_state import KeptBatch, ProducerEntry
 from oncelog_storage.core.replay import read_marker
+from oncelog_storage.core.segment_files import (
+    CHECKS_FILE,
+    GAPS_FILE,
+    LEADER_EPOCH_CHECKPOINT,
+    OLD_CHECKS_FILE,
+    PARTITION_METADATA,
+    file_stem,
+    is_derived,
+)
 from oncelog_storage.core.time_index import TimeIndex
 
 SNAPSHOT = bytes.fromhex(
@@ -202,3 +211,11 @@ def test_a_control_batch_of_another_type_ends_nothing(control_type):
     )
     batch[68:70] = control_type.to_bytes(2, "big", signed=True)
     assert read_marker(bytes(batch), 0, len(batch)) is None
+
+
+def test_all_but_records_and_topic_id_is_derived():
+    suffixes = (".index", ".timeindex", ".txnindex", ".snapshot")
+    derived = [file_stem(7) + suffix for suffix in suffixes]
+    derived += [CHECKS_FILE, OLD_CHECKS_FILE, LEADER_EPOCH_CHECKPOINT, GAPS_FILE]
+    kept = [f"{file_stem(7)}.log", f"{file_stem(7)}.log.cut", PARTITION_METADATA]
+    assert [name for name in (*kept, *derived) if is_derived(name)] == derived

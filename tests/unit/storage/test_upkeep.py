@@ -300,7 +300,7 @@ SAME = Topic(topic_id=TOPIC_ID)
         (SAME, None, True, Change.DROP),
         (SAME, Topic(topic_id=OTHER_ID), False, Change.DROP),
         (SAME, Topic((), TOPIC_ID), False, Change.DROP),
-        (SAME, Topic((Image(OTHER),), TOPIC_ID), False, Change.LEAD),
+        (SAME, Topic((Image(OTHER),), TOPIC_ID), False, Change.TOPIC),
         (None, None, False, Change.DROP),
     ],
 )

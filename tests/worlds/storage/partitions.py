@@ -75,7 +75,7 @@ class Host:
     def __init__(self, *partitions: PartitionReplica) -> None:
         self.partitions = {each.partition: each for each in partitions}
 
-    def get(self, topic: str, partition: int) -> PartitionReplica:
+    def led(self, topic: str, partition: int) -> PartitionReplica:
         found = self.partitions.get(Partition(topic, partition))
         if found is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
