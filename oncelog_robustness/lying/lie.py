@@ -46,7 +46,7 @@ class Lie:
     def __init__(self, seed: int) -> None:
         self.moments = Moments(self.name, seed)
         self.told: list[str] = []
-        """A sentence for each time that the bug struck."""
+        """A sentence for each time that this planted bug struck."""
 
     def asked(self, exchange: Exchange) -> None:
         """Look at a client's request, and perhaps change it, before the broker receives it."""

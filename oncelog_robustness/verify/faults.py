@@ -256,8 +256,8 @@ class ContainerDriver:
 
 
 class DriverInjector:
-    """Makes the faults of a plan during a run: those of the driver, if there is one, and kills of our own clients. It
-    is a `ChaosInjector`."""
+    """Makes the faults of a plan during a run of `oncelog verify`: on brokers by a driver (commands, pid files,
+    containers or pods), if the user gave one, and kills of our own clients."""
 
     def __init__(self, driver: Driver | None, kill_client: Callable[[float], str]) -> None:
         self._driver = driver

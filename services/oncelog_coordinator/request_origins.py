@@ -35,8 +35,8 @@ class RequestOrigins(NamedTuple):
 
 
 def origins_of(request: RequestWithOrigin, *, is_enabled: bool) -> RequestOrigins:
-    """Return where a request came in (listener, connection, number), and the newest successes that earlier refusals
-    named.
+    """Return where a request came in (listener, connection, number). With it come the newest requests of this client
+    that succeeded, as the coordinator named them when it refused an earlier one.
 
     All are None if the request has no `origin`, or if the check for delayed requests is off.
     """

@@ -60,7 +60,7 @@ class ActPage(Page):
 
 
 class Acts:
-    """Reads the file that this gateway's `AuditLog` writes, and returns its acts."""
+    """Reads the file that this gateway's `AuditLog` writes, and returns its acts: what callers changed, or tried to."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -73,8 +73,9 @@ class Acts:
     async def page(
         self, paging: PageRequest, *, action: str, outcome: str, caller: str, since_ms: int
     ) -> ActPage:
-        """Return one page of the acts that match the filters, the newest first. Raises KafkaError for an invalid
-        cursor.
+        """Return one page of the acts (entries of the audit log) that match the filters, the newest first.
+
+        Raises KafkaError for an invalid cursor.
         """
         acts, is_whole = await asyncio.to_thread(_read, self._path, READ_BYTES_MAX)
         found = [

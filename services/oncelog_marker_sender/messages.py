@@ -57,7 +57,10 @@ class RequestMessage:
     def codes(
         self, answer: pb.WriteTxnMarkersResponse
     ) -> dict[tuple[int, int, Partition], ErrorCode]:
-        """Return a code for each (delivery, position of marker, partition) that the answer has a result for."""
+        """Return a code for each partition of each marker that the answer has a result for.
+
+        The key is (id of the delivery, position of the marker in the delivery, partition).
+        """
         return {
             (one.delivery_id, one.position, Partition(found.topic, found.partition)): error_code_of(
                 found.error_code

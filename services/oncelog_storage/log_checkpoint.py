@@ -38,7 +38,8 @@ SNAPSHOTS_KEPT: Final = 2
 
 
 class Checkpoint(NamedTuple):
-    """The content that a checkpoint writes, taken when the log ended at `offset`."""
+    """The content of a partition's files that a clean start needs, taken when the log ended at `offset`: the producer
+    snapshot, the leader epochs, the checks of segments and the unwritten parts of indexes."""
 
     directory: Path
     offset: int

@@ -67,9 +67,10 @@ DELETE_SUFFIX: Final = "-delete"
 STRAY_SUFFIX: Final = "-stray"
 _BOOT_ID: Final = "boot-id"
 _KEEPS_CHECKS: Final = "segments.checked"
-"""The property in meta.properties that is set once each partition has its `segments-checkpoint`.
+"""The property in meta.properties that is set once each partition has its `segments-checkpoint`, which shows lost
+segments at a start.
 
-An older version removes it.
+An older version of oncelog removes the property. Then a missing file says nothing until all are written again.
 """
 
 

@@ -73,4 +73,5 @@ SECURITY: Final = (
         "ssl_principal_mapping_rules",
     ),
 )
-"""The configs, each as (key, `role.name` of its setting)."""
+"""The broker configs of logins, TLS and access. Each is a pair: the config, and the name of the setting that it shows,
+such as `listener.sasl_enabled_mechanisms`."""

@@ -225,9 +225,9 @@ def _keep(txn: TxnMetadata, event: InitProducerId, now: Millis) -> Decision[TxnR
 
 
 def _next_owner_epoch(txn: TxnMetadata) -> ProducerEpoch | None:
-    """Return the next epoch of the producer that may end the transaction; None: it needs a new producer id.
+    """Return the epoch of the producer that takes a kept transaction over (KIP-939); None: it needs a new producer id.
 
-    The end of the transaction bumps the epoch once more. The result must still be an epoch that a producer may have.
+    The end of the transaction bumps the epoch once more, so that one must still be below the largest.
     """
     epoch = txn.owner[1] + 1
     return ProducerEpoch(epoch) if epoch < EXHAUSTED_EPOCH else None

@@ -1,4 +1,4 @@
-"""The faults that a test has begun in this log. Each has a number, by which it is ended."""
+"""The faults that a test has begun in its `oncelog up` (`oncelog.faults`). Each has a number, by which it is ended."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass

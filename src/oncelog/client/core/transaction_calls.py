@@ -75,6 +75,7 @@ class Answer:
     identity: Identity | None = None
     """The producer's identity from now on, where the answer tells one."""
     kept: Identity | None = None
-    """The open transaction that InitProducerId kept."""
+    """The producer id and epoch of the prepared transaction that InitProducerId kept open (KIP-939); None: it kept
+    none."""
     refused: tuple[tuple[Partition, ErrorCode], ...] = ()
     """Partitions of AddPartitions or CommitOffsets that were refused."""

@@ -58,7 +58,8 @@ def raise_error(answer: Coded, what: str) -> None:
 
 
 def check_codes(codes: Iterable[ErrorCode], what: str) -> None:
-    """Raise KafkaError for a code that may pass, so that `retrying` makes the call again."""
+    """Raise KafkaError for a retriable code, so that `retrying` makes the call again; other codes are left to the
+    caller. `what` says in the error what was asked for."""
     for code in codes:
         if code.is_retriable and code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise KafkaError(code, what)
