@@ -16,9 +16,10 @@ from tests.integration.listener.secured_log import (
 from oncelog.client.cluster import ClientSettings, Cluster
 from oncelog.client.connection import Connection, Deadline
 from oncelog.client.core.addresses import parse_addresses
-from oncelog.client.core.login import MECHANISMS, OAUTHBEARER, PLAIN, ClientLogin
+from oncelog.client.core.login import ClientLogin
 from oncelog.errors import KafkaError, OncelogError
 from oncelog.security.plain import hash_password
+from oncelog.security.sasl import MECHANISMS, OAUTHBEARER, PLAIN
 
 TIMEOUT_MS = 10_000
 WITH_PASSWORD = [one for one in MECHANISMS if one != OAUTHBEARER]
