@@ -19,9 +19,10 @@ from typing import Any, Final
 from oncelog.errors import OncelogError
 from oncelog_robustness.clients.contract import Unanswered
 
-CLASSPATH_VARIABLE: Final = "ONCELOG_VERIFY_JAVA_CLASSPATH"
+CLASSPATH_VARIABLE: Final = "VERIFY_JAVA_CLASSPATH"
 """The environment variable in which the processes of a run find the class path: the compiled program and Kafka's
-jars."""
+jars. Commands of --fault and --restart get it too, and an `oncelog up` there refuses variables of its own that it does
+not know: so the name does not begin with ONCELOG_."""
 SOURCE: Final = Path(__file__).parent / "java_client" / "KafkaWorker.java"
 COMPILE_TIMEOUT_S: Final = 120
 IDLE_S: Final = 10.0

@@ -14,6 +14,7 @@ from oncelog_robustness.chaos.containers.engine import Engine
 from oncelog_robustness.chaos.links import CLIENTS
 from oncelog_robustness.chaos.plan import plan_chaos
 from oncelog_robustness.chaos.pods.state import pod_from
+from oncelog_robustness.clients import java_process
 from oncelog_robustness.fault_plan import FaultKind, PlannedFault
 from oncelog_robustness.verify.faults import (
     CommandDriver,
@@ -29,6 +30,7 @@ from oncelog_robustness.verify.pods import PodDriver
 from tests.unit.robustness.pods_on_paper import pod
 
 from oncelog.errors import OncelogError
+from oncelog.process.names import PREFIX
 
 KILL, PAUSE, RESTART, OPERATE = (
     FaultKind.KILL,
@@ -302,3 +304,8 @@ def test_pods_of_a_label_are_deleted_and_waited_for():
     driver.end(KILL, "1")
     with pytest.raises(OncelogError, match="no pod has this label"):
         PodDriver(list, lambda *_: None)
+
+
+def test_what_commands_inherit_is_no_setting_of_oncelog():
+    """An `oncelog up` that `--restart` starts refuses a variable of its prefix that it does not know."""
+    assert not java_process.CLASSPATH_VARIABLE.startswith(PREFIX)
