@@ -18,10 +18,10 @@ _HEAD: Final = """# Rules
 
 This page is made from [rules.toml](rules.toml) by `make docs-rules`. Do not edit it by hand.
 
-Each row is one rule of exactly-once or of replication: what it says, which function decides it, and which tests guard
-it. Those tests fail first if the rule is broken there, the most direct one first. "facts 9" is section 9 of
-[Kafka facts](kafka-facts.md). A [planted bug](track-record/planted.md) breaks the rule on purpose, and the simulator
-must find it.
+Each row is one rule of exactly-once or of replication: what it says, which functions decide it, and which tests guard
+it. Break the rule in one of the functions, and a test of the row fails; the most direct one comes first. "facts 9" is
+section 9 of [Kafka facts](kafka-facts.md). A [planted bug](track-record/planted.md) breaks the rule on purpose, and the
+simulator must find it.
 
 To see that tests guard a rule, break the rule in its function and run them:
 
@@ -29,8 +29,9 @@ To see that tests guard a rule, break the rule in its function and run them:
 .venv/bin/python -m pytest -q $(.venv/bin/python -m scripts.rules_page late-marker-dropped)
 ```
 
-A new rule, or a test that guards one more directly, is a line of `rules.toml`. `tests/unit/docs/test_rules_page.py`
-fails if a row names what does not exist, or if a planted bug is in no row.
+An empty cell means that no planted bug breaks the rule. A new rule is a table in `rules.toml`; `make docs-rules` then
+writes this page. `tests/unit/docs/test_rules_page.py` fails if a row names what does not exist. It also fails if a
+planted bug is neither in a row nor at the end of the page.
 """
 
 
