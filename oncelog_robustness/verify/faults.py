@@ -6,9 +6,11 @@ begun.
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -129,12 +131,19 @@ class ProcessDriver:
         self._restart = restart
         self._shell = shell
         self._grace_s = grace_s
+        self._heals = threading.Event()
         for name in self.names:
             pid_in(name)
 
+    def heal(self) -> None:
+        """Let a rolling restart strike no further process."""
+        self._heals.set()
+
     def begin(self, kind: FaultKind, name: str) -> str:
         if kind is FaultKind.ROLLING_RESTART:
-            return ", ".join([self._stop_and_start(one) for one in self.names])
+            # Once the run heals, those that still run are left alone.
+            struck = (self._stop_and_start(one) for one in self.names if not self._heals.is_set())
+            return ", ".join(struck)
         pid = pid_in(name)
         sent = signal.SIGKILL if kind is FaultKind.KILL else signal.SIGSTOP
         _send(pid, sent, name)
@@ -155,7 +164,8 @@ class ProcessDriver:
         said = f"SIGTERM to {pid} of {name}"
         _send(pid, signal.SIGTERM, name)
         if not _waited(lambda: not is_alive(pid), self._grace_s):
-            _send(pid, signal.SIGKILL, name)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
             said = f"{said} and SIGKILL {self._grace_s:g} s later"
             _wait(lambda: not is_alive(pid), f"process {pid} of {name} did not end")
         self._start(name)
@@ -288,6 +298,7 @@ class DriverInjector:
             await self._call(self._end, fault)
 
     async def heal(self) -> None:
+        self._strike_no_more()
         for fault in list(self._under_way.values()):
             await self.end(fault)
 
@@ -296,7 +307,12 @@ class DriverInjector:
 
     def close(self) -> None:
         """Wait until each fault that was begun is ended, so that no broker stays frozen."""
+        self._strike_no_more()
         self._thread.shutdown()
+
+    def _strike_no_more(self) -> None:
+        if isinstance(self._driver, ProcessDriver):
+            self._driver.heal()
 
     async def _call(self, work: Callable[[PlannedFault], None], fault: PlannedFault) -> None:
         # One more Ctrl-C must not take an end out of the queue: a broker would stay frozen.

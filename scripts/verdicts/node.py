@@ -91,13 +91,17 @@ def start(nodes: Sequence[Node], folder: Path) -> None:
 
 def write_pid(pid_file: Path, ref: ProcessRef) -> None:
     """Write the process id, and behind it the time of the start: the system gives an id again."""
-    pid_file.write_text(f"{ref.pid} {ref.created}\n")
+    partial = pid_file.with_suffix(".partial")
+    partial.write_text(f"{ref.pid} {ref.created}\n")
+    partial.replace(pid_file)
 
 
 def stop(pid_files: Sequence[Path]) -> None:
-    """End the processes of these pid files, frozen ones as well, and kill those that do not end in time."""
+    """End the processes of these pid files, frozen ones as well, and kill those that do not end in time. `main` starts
+    none of them again."""
     found = []
     for pid_file in pid_files:
+        pid_file.with_suffix(".json").unlink(missing_ok=True)
         if pid_file.exists():
             pid, created = pid_file.read_text().split()
             found.append(ProcessRef(int(pid), float(created)))

@@ -20,10 +20,11 @@ BYTES_MAX: Final = 100_000
 ANOMALIES_MAX: Final = 5
 """The anomalies of one checker that are published. The others are counted."""
 ROOT: Final = Path(__file__).resolve().parents[2]
-JUDGED: Final = ("src", "services", "oncelog_robustness")
+JUDGED: Final = ("src", "services", "oncelog_robustness", "scripts", "bench", "requirements")
 _ADDRESS: Final = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s'\"]+")
 _PATH: Final = re.compile(r"(?<![\w.:])/(?:[\w.@+,~=-]+/)+[\w.@+,~=*-]*")
-_LOOPBACK: Final = "localhost"
+_NO_SECRETS: Final = ("localhost", "oncelog", "kafka")
+"""Host names that a report may show: they are words of its own."""
 
 Published = Mapping[str, Any]
 """What the file of a published verdict holds."""
@@ -81,7 +82,7 @@ def _without_machine(text: str) -> str:
         if len(folder.parts) > 1:
             text = text.replace(str(folder), folder.name)
     host = socket.gethostname()
-    if host and host != _LOOPBACK:
+    if host and host not in _NO_SECRETS:
         text = re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", "(this machine)", text)
     return text
 

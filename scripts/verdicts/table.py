@@ -99,7 +99,7 @@ def _times(kind: FaultKind, what: str, one: Published) -> str:
         return NONE
     median_ms, most_ms = found[f"{what}_median_ms"], found[f"{what}_max_ms"]
     parts = [] if most_ms is None else [f"median {_time(median_ms)}", f"max {_time(most_ms)}"]
-    if what == NEXT_COMMIT and found["never"]:
+    if found["never"]:
         parts.append(f"{counted(found['never'], 'time')} never")
     return ", ".join(parts) or NONE
 

@@ -5,6 +5,7 @@ Each is started as processes of this machine, with a pid file for each process t
 
 import shlex
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -150,7 +151,12 @@ def _started(nodes: Sequence[Node], folder: Path) -> Iterator[tuple[Path, ...]]:
         node.start(nodes, folder)
         yield pid_files
     finally:
-        node.stop(pid_files)
+        # One more Ctrl-C would leave processes running.
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            node.stop(pid_files)
+        finally:
+            signal.signal(signal.SIGINT, before)
 
 
 def _command(module: str, *words: str) -> str:

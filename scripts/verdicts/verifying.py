@@ -17,7 +17,7 @@ from scripts.verdicts.targets import Running
 ROOT: Final = Path(__file__).resolve().parents[2]
 LOG: Final = "verify.log"
 LOOK_S: Final = 0.25
-END_TIMEOUT_S: Final = 60.0
+END_TIMEOUT_S: Final = 300.0
 _PEAK: Final = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
 
 
@@ -76,13 +76,16 @@ def _interrupt(process: "subprocess.Popen[str]", log: Path) -> None:
     """Pass a Ctrl-C on and wait for the end. One more Ctrl-C is passed on as well: then it ends at once."""
     process.send_signal(signal.SIGINT)
     try:
-        _tell(process, log)
-    except KeyboardInterrupt:
-        process.send_signal(signal.SIGINT)
-    try:
-        process.wait(END_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
+        try:
+            _tell(process, log)
+        except KeyboardInterrupt:
+            process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(END_TIMEOUT_S)
+    finally:
+        # The brokers are stopped next, and it would start them again.
         process.kill()
+        process.wait()
 
 
 def _tell(process: "subprocess.Popen[str]", log: Path) -> None:

@@ -474,12 +474,11 @@ class Cluster:
         for name, process in found.items():
             self._on_progress(name, "stopping")
             process.signal(signal.SIGINT)
-            process.signal(signal.SIGCONT)
+            process.signal_tree(signal.SIGCONT)
         deadline = time.monotonic() + STOP_TIMEOUT_S
         for name, process in found.items():
             if not process.wait(max(deadline - time.monotonic(), 0.0)):
-                process.signal_tree(signal.SIGKILL)
-                process.wait(STOP_TIMEOUT_S)
+                process.end_tree(STOP_TIMEOUT_S)
             self._forget(name)
             self._on_progress(name, "stopped")
 

@@ -85,8 +85,7 @@ def kill_tree(ref: ProcessRef) -> None:
     """Send SIGKILL to a server and its children, and wait until they are gone: no Postgres starts while one of them
     has its shared memory.
     """
-    for process in ref.signal_tree(signal.SIGKILL):
-        process.wait(STOP_TIMEOUT_S)
+    ref.end_tree(STOP_TIMEOUT_S)
 
 
 def redis_command() -> str | None:

@@ -21,6 +21,7 @@ import psutil
 from oncelog_server.data_folder import open_privately
 
 POLL_S: Final = 0.01
+FREEZE_TIMEOUT_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +70,29 @@ class ProcessRef:
         found = self._found()
         if found is None:
             return ()
+        if number in (signal.SIGKILL, signal.SIGSTOP):
+            # A child that it starts behind the list would be spared, also one of a fork that is under way.
+            self._freeze()
         children: list[psutil.Process] = []
         with contextlib.suppress(psutil.NoSuchProcess):
-            if number in (signal.SIGKILL, signal.SIGSTOP):
-                # A child that it starts behind this list would be spared.
-                found.suspend()
             children = found.children(recursive=True)
         tree = (self, *(ProcessRef(child.pid, child.create_time()) for child in children))
         # The parent first: it must not see its children die and act on it.
         for process in tree:
             process.signal(number)
         return tree
+
+    def end_tree(self, timeout_s: float) -> None:
+        """Send SIGKILL to this process and all that descend from it, and wait for their ends, `timeout_s` for each."""
+        for process in self.signal_tree(signal.SIGKILL):
+            process.wait(timeout_s)
+
+    def _freeze(self) -> None:
+        """Send SIGSTOP, and wait until the process stands still. That takes a moment on a busy machine."""
+        self.signal(signal.SIGSTOP)
+        deadline = time.monotonic() + FREEZE_TIMEOUT_S
+        while self.state == "running" and time.monotonic() < deadline:
+            time.sleep(POLL_S)
 
     def wait(self, timeout_s: float) -> bool:
         """Wait until the process has ended. False when it has not in time."""
@@ -145,10 +158,9 @@ def start_process(
 def end_process(ref: ProcessRef, number: int, timeout_s: float) -> bool:
     """Send the signal `number` to a process, and SIGKILL if it has not ended in time. True when it ended by itself."""
     ref.signal(number)
-    # A paused process learns of its end only when it goes on.
-    ref.signal(signal.SIGCONT)
+    # A paused process learns of its end only when it goes on, and may wait for its children.
+    ref.signal_tree(signal.SIGCONT)
     if ref.wait(timeout_s):
         return True
-    ref.signal_tree(signal.SIGKILL)
-    ref.wait(timeout_s)
+    ref.end_tree(timeout_s)
     return False

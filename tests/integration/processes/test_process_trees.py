@@ -9,7 +9,7 @@ import sys
 import psutil
 
 from oncelog_server.cluster.databases import kill_tree
-from oncelog_server.cluster.os_process import ref_of
+from oncelog_server.cluster.os_process import end_process, ref_of
 
 STARTS_OTHERS = """
 import os, time
@@ -30,6 +30,40 @@ def of_session(leader):
             if process.info["status"] != psutil.STATUS_ZOMBIE and os.getsid(process.pid) == leader:
                 found.append(process.pid)
     return found
+
+
+ENDS_WITH_ITS_CHILD = """
+import os, signal, time
+child = os.fork()
+if not child:
+    print("ready", flush=True)
+    time.sleep(600)
+def end(*_):
+    os.kill(child, signal.SIGTERM)
+    os.waitpid(child, 0)
+    os._exit(0)
+signal.signal(signal.SIGINT, end)
+while True:
+    time.sleep(600)
+"""
+
+
+def test_a_paused_tree_ends_in_order():
+    """As Postgres does, which waits for its backends."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", ENDS_WITH_ITS_CHILD], start_new_session=True, stdout=subprocess.PIPE
+    )
+    try:
+        assert process.stdout.readline() == b"ready\n"
+        ref = ref_of(process.pid)
+        ref.signal_tree(signal.SIGSTOP)
+        assert end_process(ref, signal.SIGINT, 10.0)
+        assert of_session(process.pid) == []
+    finally:
+        for pid in of_session(process.pid):
+            psutil.Process(pid).send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
 
 
 def test_no_child_outlives_a_kill():

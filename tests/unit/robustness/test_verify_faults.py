@@ -157,6 +157,28 @@ def test_what_a_broken_rolling_restart_left_is_started(two, shell, tmp_path):
     assert pid_in(two[1]) == before[1]
 
 
+def test_a_rolling_restart_that_is_healed_spares_the_others(two, shell, tmp_path):
+    """As after a Ctrl-C: the one that was stopped is started, and the next is not struck."""
+    began = tmp_path / "began"
+    driver = ProcessDriver(two, f"touch {began}; sleep 0.5; {START}", shell)
+    before = [pid_in(one) for one in two]
+    injector = DriverInjector(driver, lambda _: "")
+
+    async def run():
+        restart = asyncio.create_task(injector.begin(fault(ROLLING, "broker")))
+        async with asyncio.timeout(20):
+            while not began.exists():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            await injector.heal()
+            await restart
+        injector.close()
+
+    asyncio.run(run())
+    assert pid_in(two[0]) != before[0]
+    assert pid_in(two[1]) == before[1]
+    assert injector.findings == []
+
+
 def test_a_plan_has_rolling_restarts_of_all_brokers(two, shell):
     driver = ProcessDriver(two, START, shell)
     injector = DriverInjector(driver, lambda _: "")
