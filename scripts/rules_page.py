@@ -68,8 +68,6 @@ class Rule(NamedTuple):
     decided_in: tuple[Place, ...]
     tests: tuple[Place, ...]
     planted: tuple[str, ...]
-    gap: str
-    """What no direct test covers; empty where nothing is left."""
 
 
 class RuleMap(NamedTuple):
@@ -104,7 +102,6 @@ def _rule(group: str, name: str, fields: dict[str, Any]) -> Rule:
         tuple(map(_place, fields["decided_in"])),
         tuple(map(_place, fields["tests"])),
         tuple(fields.get("planted", ())),
-        fields.get("gap", ""),
     )
 
 
@@ -127,10 +124,9 @@ def _section(title: str, group: str, rules: tuple[Rule, ...]) -> str:
     ]
     for rule in rules:
         if rule.group == group:
-            says = f"{rule.says} *Gap*: {rule.gap}" if rule.gap else rule.says
             cells = (
                 f"`{rule.name}`",
-                says,
+                rule.says,
                 rule.source,
                 ", ".join(map(_linked, rule.decided_in)),
                 ", ".join(map(_linked, rule.tests)),

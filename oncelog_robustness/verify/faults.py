@@ -321,7 +321,10 @@ class DriverInjector:
     def _begin(self, fault: PlannedFault) -> None:
         assert self._driver is not None
         try:
-            self.facts[name_of(fault)] = self._driver.begin(fault.kind, self._name(fault))
+            done = self.facts[name_of(fault)] = self._driver.begin(fault.kind, self._name(fault))
+            if not done:
+                # The run healed before the first process was struck.
+                self.missed.add(name_of(fault))
         except OncelogError as error:
             self.findings.append(f"{name_of(fault)} could not be begun: {error}")
             self.missed.add(name_of(fault))

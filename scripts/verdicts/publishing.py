@@ -1,4 +1,4 @@
-"""What is published of a verdict: the report of `oncelog verify` without what is of this machine, at most 100 kB."""
+"""Shortens a report of `oncelog verify` for publication: nothing of this machine stays in it, and at most 100 kB."""
 
 import json
 import os
@@ -27,7 +27,7 @@ _NO_SECRETS: Final = ("localhost", "oncelog", "kafka")
 """Host names that a report may show: they are words of its own."""
 
 Published = Mapping[str, Any]
-"""What the file of a published verdict holds."""
+"""The content of the file of a published verdict."""
 
 
 def published(facts: Mapping[str, Any], report: Mapping[str, Any]) -> dict[str, Any]:

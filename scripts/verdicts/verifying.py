@@ -23,7 +23,7 @@ _PEAK: Final = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What each target gets alike, as it was typed."""
+    """The options of the run that all targets have in common, as they were typed."""
 
     lasts: str
     fault_every: str

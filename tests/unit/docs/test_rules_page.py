@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from scripts.rules_page import RULES, Place, Rule, RuleMap, page, rule_map
+from tests.unit.docs.trees import named_in
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "rules.md"
@@ -24,17 +25,6 @@ SECTION = re.compile(r"^#+ (\d+(?:\.\d+)?)[. ]", re.MULTILINE)
 def tree_of(path):
     file = ROOT / path
     return ast.parse(file.read_text()) if file.is_file() else None
-
-
-def named_in(body, name):
-    """What a module or class defines under this name; None if nothing."""
-    for node in body:
-        match node:
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() if node.name == name:
-                return node
-            case ast.Assign(targets=[ast.Name(id=found)]) if found == name:
-                return node
-    return None
 
 
 def bases_of(node, path):
@@ -159,7 +149,6 @@ def test_what_is_wrong_with_a_rule_is_found():
         (Place("scripts/rules_page.py", "_rule"),),
         (Place(here, "test_what_is_wrong_with_a_rule_is_found"),),
         ("hw-without-followers",),
-        "",
     )
     rest = dict.fromkeys(planted_bugs() - {"hw-without-followers"}, "for this test")
 

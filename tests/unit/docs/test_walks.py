@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tests.unit.docs.trees import named_in
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "architecture" / "README.md"
@@ -55,19 +56,6 @@ def walks_of(text):
 @cache
 def tree_of(file):
     return ast.parse((ROOT / file).read_text())
-
-
-def named_in(body, name):
-    """What a module, class or function defines under this name; None when it does not."""
-    for node in body:
-        match node:
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() if node.name == name:
-                return node
-            case ast.Assign(targets=[ast.Name(id=found)]) if found == name:
-                return node
-            case ast.AnnAssign(target=ast.Name(id=found)) if found == name:
-                return node
-    return None
 
 
 def definition_of(step):

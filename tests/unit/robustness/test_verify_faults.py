@@ -179,6 +179,13 @@ def test_a_rolling_restart_that_is_healed_spares_the_others(two, shell, tmp_path
     assert injector.findings == []
 
 
+def test_a_rolling_restart_that_struck_nobody_is_no_fault(two, shell):
+    driver = ProcessDriver(two, START, shell)
+    driver.heal()
+    injector = carry_out(DriverInjector(driver, lambda _: ""), fault(ROLLING, "broker"))
+    assert injector.missed == {"rolling-restart broker at 0"}
+
+
 def test_a_plan_has_rolling_restarts_of_all_brokers(two, shell):
     driver = ProcessDriver(two, START, shell)
     injector = DriverInjector(driver, lambda _: "")
